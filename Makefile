@@ -1,0 +1,35 @@
+# make demo   sets everything up and runs the library's main job on embedded data
+# make test   sets everything up and runs linter, type checker and tests
+PYTHON ?= python3
+TORCH  ?= torch==2.13.0
+JOBS   ?= 2
+BIN    := .venv/bin
+
+.PHONY: demo test lint check clean
+demo: .venv/core.stamp
+	$(BIN)/identifiable demo
+
+test: .venv/dev.stamp lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+lint: .venv/dev.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# torch comes first and pinned, so that no later requirement pulls in another, much larger build of it.
+.venv/core.stamp: pyproject.toml Makefile
+	@echo "==> creating .venv and installing torch, then identifiable (once; a few minutes)"
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --upgrade "pip>=24"
+	$(BIN)/python -m pip install "$(TORCH)"
+	$(BIN)/python -m pip install "$(TORCH)" -e .
+	@touch $@
+
+.venv/dev.stamp: .venv/core.stamp
+	@echo "==> installing the test and development tools (once)"
+	$(BIN)/python -m pip install "$(TORCH)" -e ".[test,dev]"
+	@touch $@
+
+clean:
+	rm -rf .venv dist identifiable-demo

@@ -1,0 +1,26 @@
+"""Latent variables you can trust: estimators with identifiability guarantees, and an account of how far they hold."""
+
+__version__ = "0.1.0"
+
+from identifiable.data.sample import Sample
+from identifiable.errors import DamagedFileError, DataError, FitFailedError, RecoveryWarning
+from identifiable.estimators import VAE, BetaTCVAE, BetaVAE
+from identifiable.estimators.base import Stability
+from identifiable.persist import load, save
+from identifiable.train import History
+
+__all__ = [
+    "VAE",
+    "BetaTCVAE",
+    "BetaVAE",
+    "DamagedFileError",
+    "DataError",
+    "FitFailedError",
+    "History",
+    "RecoveryWarning",
+    "Sample",
+    "Stability",
+    "__version__",
+    "load",
+    "save",
+]

@@ -1,0 +1,85 @@
+"""Clusters in the plane that are no Gaussians: pinwheels and parallelograms. There are no true latents."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from identifiable.data.latents import Draw
+from identifiable.data.sample import Sample
+from identifiable.data.simulator import Simulator
+
+
+class Pinwheel(torch.nn.Module):
+    """Arms of a pinwheel in the plane (Johnson et al. 2016)."""
+
+    spread: Tensor
+
+    def __init__(self, arms: int, radial: float, tangential: float, rate: float) -> None:
+        super().__init__()
+        self.arms, self.rate = arms, rate
+        self.register_buffer("spread", torch.tensor([radial, tangential], dtype=torch.float64))
+
+    def draw(self, rows: int, rng: torch.Generator) -> Draw:
+        """Draw rows, an equal share per arm."""
+        like = self.spread
+        arm = torch.randperm(rows, generator=rng, device=like.device) % self.arms
+        noise = torch.randn((rows, 2), generator=rng, dtype=like.dtype, device=like.device) * like
+        radius, across = noise[:, 0] + 1, noise[:, 1]
+        angle = arm * (2 * torch.pi / self.arms) + self.rate * torch.exp(radius)
+        c, s = torch.cos(angle), torch.sin(angle)
+        return Draw(torch.stack([radius * c - across * s, radius * s + across * c], dim=1), arm)
+
+
+class Parallelograms(torch.nn.Module):
+    """Uniform draws from parallelograms o + a p + b q with a, b ~ U(0, 1), and Gaussian noise."""
+
+    corners: Tensor
+    edges: Tensor
+
+    def __init__(self, corners: NDArray[np.float64], edges: NDArray[np.float64], noise: float) -> None:
+        super().__init__()
+        self.noise = noise
+        self.register_buffer("corners", torch.as_tensor(corners))  # (J, d)
+        self.register_buffer("edges", torch.as_tensor(edges))  # (J, 2, d)
+
+    def draw(self, rows: int, rng: torch.Generator) -> Draw:
+        """Draw rows, an equal share per parallelogram."""
+        like = self.corners
+        own = torch.randperm(rows, generator=rng, device=like.device) % len(like)
+        ab = torch.rand((rows, 1, 2), generator=rng, dtype=like.dtype, device=like.device)
+        noise = torch.randn((rows, like.shape[1]), generator=rng, dtype=like.dtype, device=like.device)
+        return Draw(self.corners[own] + (ab @ self.edges[own])[:, 0] + self.noise * noise, own)
+
+
+def make_pinwheel(
+    n_samples: int = 5000,
+    *,
+    arms: int = 3,
+    radial: float = 0.3,
+    tangential: float = 0.05,
+    rate: float = 0.25,
+    random_state: int = 0,
+) -> Sample:
+    """Draw points of a pinwheel: x (N, 2), component the arm; there is no true z (Kivva et al. 2022, figure 2)."""
+    return Simulator(Pinwheel(arms, radial, tangential, rate), None, seed=random_state).sample(n_samples, random_state)
+
+
+def make_parallelograms(
+    n_samples: int = 5000, *, d: int = 2, count: int = 3, noise: float = 0.05, random_state: int = 0
+) -> Sample:
+    """Draw from randomly oriented parallelograms plus noise: x (N, d), component which one (Kivva et al., table 2).
+
+    Centres are U(-2, 2), edges have length U(.5, 1.5) and random directions at least 30 degrees apart.
+    """
+    rng = np.random.default_rng(random_state)
+    edges = np.empty((count, 2, d))
+    for j in range(count):
+        while True:
+            pair = rng.normal(size=(2, d))
+            pair /= np.linalg.norm(pair, axis=1, keepdims=True)
+            if abs(pair[0] @ pair[1]) < np.cos(np.deg2rad(30)):
+                break
+        edges[j] = pair * rng.uniform(0.5, 1.5, size=(2, 1))
+    corners = rng.uniform(-2, 2, size=(count, d)) - edges.sum(axis=1) / 2
+    return Simulator(Parallelograms(corners, edges, noise), None, seed=random_state).sample(n_samples, random_state)

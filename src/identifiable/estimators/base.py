@@ -1,0 +1,240 @@
+"""The contract every method keeps, and what they all share."""
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from identifiable.data.sample import FloatArray
+from identifiable.errors import DataError, FitFailedError, RecoveryWarning, listed
+from identifiable.metrics import agreement
+
+_Rows = NDArray[np.int64]
+
+STABLE, DOUBTFUL = 0.94, 0.90  # agreement between restarts; see docs/estimators.md
+
+
+@dataclass(frozen=True)
+class Stability:
+    """How far R restarts agree on rows they were not trained on.
+
+    pairwise[r, s] is the MCC between the latents of restarts r and s (R, R). A restart's agreement is its mean MCC with
+    the others; the one that agrees most is kept. Agreement is necessary for recovery and not sufficient: a method that
+    always ends at the same wrong answer agrees with itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> s = Stability(np.array([[1.0, 0.9, 0.5], [0.9, 1.0, 0.6], [0.5, 0.6, 1.0]]))
+    >>> s.chosen, round(s.score, 2), s.status
+    (1, 0.75, 'unstable')
+    """
+
+    pairwise: NDArray[np.float64]
+
+    @property
+    def agreement(self) -> NDArray[np.float64]:
+        """Mean MCC of each restart with the others (R,); NaN for a single restart."""
+        restarts = len(self.pairwise)
+        if restarts == 1:
+            return np.full(1, np.nan)
+        others: NDArray[np.float64] = (self.pairwise.sum(1) - np.diag(self.pairwise)) / (restarts - 1)
+        return others
+
+    @property
+    def chosen(self) -> int:
+        """The restart that agrees most with the others."""
+        return 0 if len(self.pairwise) == 1 else int(self.agreement.argmax())
+
+    @property
+    def score(self) -> float:
+        """Agreement of the chosen restart."""
+        return float(self.agreement[self.chosen])
+
+    @property
+    def status(self) -> str:
+        """Return "stable", "doubtful", "unstable", or "unchecked" for a single restart."""
+        if np.isnan(self.score):
+            return "unchecked"
+        return "stable" if self.score >= STABLE else "doubtful" if self.score >= DOUBTFUL else "unstable"
+
+
+class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+    """fit(X, y=None) -> transform(X) (N, n_latents) -> inverse_transform(Z) (N, d); score(X), higher is better.
+
+    Every constructor speaks the words `n_latents`, `n_restarts`, `random_state`, `device`, `verbose`, then its own, and
+    only assigns them. A fit leaves `history_`, `stability_` and `fit_status_`. A method with a net keeps it as
+    `module_` and can build it anew, untrained, by `_build(members, rng)`: that is how `load` gets it back.
+    """
+
+    n_latents: int
+    n_restarts: int
+    random_state: int | np.random.RandomState | None
+    device: str
+    verbose: int
+
+    stability_: Stability
+    fit_status_: str
+
+    @abstractmethod
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Learn the latents of X (N, d)."""
+
+    @abstractmethod
+    def transform(self, X: ArrayLike) -> FloatArray:
+        """Return the latents (N, n_latents) of X (N, d)."""
+
+    @abstractmethod
+    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
+        """Return the observations (N, d) that latents Z (N, n_latents) stand for."""
+
+    @abstractmethod
+    def score(self, X: ArrayLike, y: Any = None) -> float:
+        """Return how well the model explains X, without labels: higher is better."""
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_latents
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that float32 stays float32."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _require(self, name: str, holds: bool, expected: str) -> None:
+        """Refuse a parameter in scikit-learn's words."""
+        if not holds:
+            raise ValueError(
+                f"The {name!r} parameter of {type(self).__name__} must be {expected}. "
+                f"Got {getattr(self, name)!r} instead."
+            )
+
+    def _check_common_parameters(self) -> None:
+        default = signature(type(self)).parameters["n_latents"].default
+        unset = self.n_latents is None and default is None
+        self._require("n_latents", unset or is_integer(self.n_latents, 1), "an integer >= 1")
+        self._require("n_restarts", is_integer(self.n_restarts, 1), "an integer >= 1")
+        self._require("verbose", is_integer(self.verbose, 0), "an integer >= 0")
+        resolve_device(self.device)
+
+    def _check_training_data(self, X: ArrayLike, *, columns_must_vary: bool = True) -> FloatArray:
+        """Return X as a float array of at least two rows whose columns all vary and all differ."""
+        checked: FloatArray = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        if not columns_must_vary:
+            return checked
+        names = getattr(self, "feature_names_in_", np.arange(checked.shape[1]))
+        constant = [str(n) for n, c in zip(names, np.ptp(checked, axis=0) == 0, strict=True) if c]
+        if constant:
+            raise DataError(
+                f"Every column must vary; constant here: {listed(constant)} ({len(constant)} of {len(names)}). "
+                "Drop them before fitting."
+            )
+        seen: dict[bytes, str] = {}
+        doubled = []
+        for name, column in zip(names, checked.T, strict=True):
+            first = seen.setdefault(np.ascontiguousarray(column).tobytes(), str(name))
+            if first != str(name):
+                doubled.append(f"{name} = {first}")
+        if doubled:
+            raise DataError(
+                f"Every column must differ from the others; duplicated here: {listed(doubled)}. Keep one of each."
+            )
+        return checked
+
+    def _check_new_data(self, X: ArrayLike) -> FloatArray:
+        check_is_fitted(self)
+        checked: FloatArray = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return checked
+
+    def _check_latents(self, Z: ArrayLike) -> FloatArray:
+        check_is_fitted(self)
+        latents = np.asarray(Z)
+        if latents.ndim != 2 or latents.shape[1] != self._n_features_out:
+            raise DataError(f"Expected latents of shape (N, {self._n_features_out}), got {latents.shape}.")
+        if latents.dtype not in (np.float32, np.float64):
+            latents = latents.astype(np.float64)
+        if not np.isfinite(latents).all():
+            raise DataError("Latents must be finite; some are NaN or infinite.")
+        return latents
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _settle(self, latents: NDArray[Any]) -> int:
+        """Compare the restarts' latents (R, N, n) of held-out rows; set `stability_`; return the restart to keep."""
+        finite = np.isfinite(latents).all(axis=(1, 2))
+        if not finite.any():
+            raise FitFailedError("No restart has finite latents. Standardise the data or lower the learning rate.")
+        pairwise = np.zeros((len(latents), len(latents)))
+        pairwise[np.ix_(finite, finite)] = agreement(latents[finite])
+        self.stability_ = Stability(pairwise)
+        self.fit_status_ = self.stability_.status
+        if self.fit_status_ == "unstable":
+            warnings.warn(
+                f"{type(self).__name__}: {len(latents)} restarts agree at {self.stability_.score:.2f} only (stable "
+                f"from {STABLE}): another random_state gives other latents. See stability_.",
+                RecoveryWarning,
+                stacklevel=3,
+            )
+        return self.stability_.chosen
+
+
+def is_integer(value: Any, at_least: int) -> bool:
+    """Return whether value is an integer (and not a bool) with at least this value."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= at_least)
+
+
+def is_real(value: Any, above: float, below: float = np.inf) -> bool:
+    """Return whether value is a real number with above < value < below."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(above < value < below)
+
+
+def resolve_device(device: str) -> torch.device:
+    """Turn "auto", "cpu", "cuda", "cuda:1" into a device that is there.
+
+    Examples
+    --------
+    >>> resolve_device("cpu")
+    device(type='cpu')
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError):
+        chosen = None
+    if chosen is None or chosen.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:<number>'. Got {device!r}.")
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"device={device!r} was asked for, but {torch.cuda.device_count()} CUDA devices are here. "
+            "Use 'auto' or 'cpu'."
+        )
+    return chosen
+
+
+def hold_out(rows: int, seed: int, *, fraction: float = 0.1, most: int = 1000) -> tuple[_Rows, _Rows]:
+    """Split row numbers at random into training and held-out ones, at most `most` of these.
+
+    With fewer than ten held-out rows to be had, both are all rows: too few rows judge nothing.
+
+    Examples
+    --------
+    >>> train, held = hold_out(1000, seed=0)
+    >>> len(train), len(held), len(np.intersect1d(train, held))
+    (900, 100, 0)
+    """
+    held = min(int(rows * fraction), most)
+    if held < 10:
+        return np.arange(rows), np.arange(rows)
+    order = np.random.default_rng(seed).permutation(rows)
+    return np.sort(order[held:]), np.sort(order[:held])

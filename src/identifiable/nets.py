@@ -1,0 +1,179 @@
+"""Networks as plain modules, batched over members.
+
+A *member* is one of R restarts. Every parameter and buffer carries the member axis first, and an input has shape
+(R, B, width), so that one matrix product serves all restarts at once. `select_member` cuts one of them out.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "leaky_relu": lambda h: F.leaky_relu(h, 0.2),
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "tanh": torch.tanh,
+    "identity": lambda h: h,
+}
+
+
+class Linear(nn.Module):
+    """y_r = x_r W_r + b_r for every member r, with x (R, B, inputs), W (R, inputs, outputs), b (R, 1, outputs).
+
+    Weights and biases start uniform on ±1/sqrt(inputs), as in `torch.nn.Linear`.
+    """
+
+    def __init__(
+        self,
+        members: int,
+        inputs: int,
+        outputs: int,
+        *,
+        bias: bool = True,
+        rng: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        start = (torch.rand((members, inputs + 1, outputs), generator=rng) * 2 - 1) / math.sqrt(inputs)
+        self.weight = nn.Parameter(start[:, :inputs].clone())
+        self.bias = nn.Parameter(start[:, inputs:].clone()) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (R, B, inputs) to (R, B, outputs)."""
+        return torch.bmm(x, self.weight) if self.bias is None else torch.baddbmm(self.bias, x, self.weight)
+
+
+class MLP(nn.Module):
+    """Linear maps with an activation between them: widths (inputs, hidden..., outputs).
+
+    Examples
+    --------
+    >>> import torch
+    >>> rng = torch.Generator().manual_seed(0)
+    >>> net = MLP(3, (5, 16, 2), activation="silu", rng=rng)
+    >>> net(torch.ones(3, 7, 5)).shape
+    torch.Size([3, 7, 2])
+    """
+
+    def __init__(
+        self,
+        members: int,
+        widths: Sequence[int],
+        *,
+        activation: str | Callable[[Tensor], Tensor] = "silu",
+        bias: bool = True,
+        rng: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if len(widths) < 2 or min(widths) < 1:
+            raise ValueError(f"widths must hold at least two positive sizes (inputs, ..., outputs). Got {widths!r}.")
+        self.activation = ACTIVATIONS[activation] if isinstance(activation, str) else activation
+        self.layers = nn.ModuleList(Linear(members, a, b, bias=bias, rng=rng) for a, b in pairwise(widths))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (R, B, inputs) to (R, B, outputs)."""
+        for layer in self.layers[:-1]:
+            x = self.activation(layer(x))
+        return self.layers[-1](x)  # type: ignore[no-any-return]
+
+
+class Standardise(nn.Module):
+    """y = (x - m) / s per member and column; in training m and s are the batch's, afterwards the data's own.
+
+    Batch normalisation keeps running averages, which lag behind the weights: its outputs on the training data are not
+    quite standardised. Here `calibrate` replaces them by the exact mean and standard deviation over all the data, once
+    training has ended, and `eval()` mode uses those.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, members: int, width: int, *, epsilon: float = 1e-5) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.register_buffer("mean", torch.zeros(members, 1, width))
+        self.register_buffer("scale", torch.ones(members, 1, width))
+        self._moments: _Moments | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Standardise (R, B, width) over B."""
+        if self._moments is not None:
+            self._moments.add(x)
+        elif self.training:
+            variance, mean = torch.var_mean(x, dim=1, keepdim=True, correction=0)
+            return (x - mean) * torch.rsqrt(variance + self.epsilon)
+        return (x - self.mean) / self.scale
+
+
+class _Moments:
+    """Exact mean and variance over blocks, in float64, merged as in Chan, Golub & LeVeque (1979)."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean = torch.zeros(())
+        self.squares = torch.zeros(())
+
+    def add(self, x: Tensor) -> None:
+        block = x.double()
+        count, mean = block.shape[1], block.mean(1, keepdim=True)
+        squares = (block - mean).square().sum(1, keepdim=True)
+        if self.count == 0:
+            self.count, self.mean, self.squares = count, mean, squares
+            return
+        total, shift = self.count + count, mean - self.mean
+        self.squares = self.squares + squares + shift.square() * (self.count * count / total)
+        self.mean = self.mean + shift * (count / total)
+        self.count = total
+
+
+@torch.no_grad()
+def calibrate(module: nn.Module, batches: Callable[[], Iterable[Tensor]]) -> None:
+    """Set every `Standardise` inside module to the exact statistics of the data, and switch to `eval()`.
+
+    `batches()` yields the whole data once, in blocks (R, B, width) that module accepts. Layers are done in order, one
+    pass each, because a later layer's input depends on the statistics of an earlier one.
+
+    Examples
+    --------
+    >>> import torch
+    >>> rng = torch.Generator().manual_seed(0)
+    >>> net = torch.nn.Sequential(MLP(2, (3, 4), rng=rng), Standardise(2, 4))
+    >>> x = torch.randn(2, 1000, 3, generator=rng)
+    >>> calibrate(net, lambda: x.split(128, dim=1))
+    >>> bool(net(x).std(1, correction=0).sub(1).abs().max() < 1e-6)
+    True
+    """
+    module.eval()
+    for layer in module.modules():
+        if not isinstance(layer, Standardise):
+            continue
+        layer._moments = moments = _Moments()
+        try:
+            for x in batches():
+                module(x)
+        finally:
+            layer._moments = None
+        if moments.count == 0:
+            raise ValueError("calibrate needs at least one batch; batches() yielded none.")
+        scale = (moments.squares / moments.count).sqrt()
+        layer.mean.copy_(moments.mean)
+        # A column that never varies has no scale: it is centred and left.
+        layer.scale.copy_(torch.where(scale > 0, scale, torch.ones_like(scale)))
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def select_member(module: M, member: int) -> M:
+    """Return a copy of module that holds this member alone (R = 1)."""
+    alone = copy.deepcopy(module)
+    with torch.no_grad():
+        for tensor in (*alone.parameters(), *alone.buffers()):
+            tensor.data = tensor.data[member : member + 1].clone()
+    return alone

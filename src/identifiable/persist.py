@@ -1,0 +1,129 @@
+"""Save a fitted estimator to one file, and load it: numbers and words, no code.
+
+The file is safetensors. Its header names the class, the constructor's parameters, the fitted attributes and the
+versions that wrote it; its tensors are the arrays and the nets. `load` looks the class up among the estimators of this
+library, builds it anew and fills in the numbers: nothing in the file is ever executed.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+import identifiable
+from identifiable import estimators, store
+from identifiable.errors import DamagedFileError
+from identifiable.estimators.base import LatentModel, Stability, resolve_device
+from identifiable.train import History
+
+_RESULTS = {c.__name__: c for c in (History, Stability)}  # the small typed results an estimator may hold
+
+
+def save(model: LatentModel, path: str | Path) -> None:
+    """Write a fitted estimator to path (conventionally .safetensors), all or nothing.
+
+    A `random_state` that is a generator object is not kept: it would only matter for another fit.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from identifiable import VAE, load, save
+    >>> x = np.random.default_rng(0).normal(size=(60, 3))
+    >>> vae = VAE(n_restarts=1, max_steps=5, random_state=0, verbose=0).fit(x)
+    >>> path = tempfile.mkdtemp() + "/vae.safetensors"
+    >>> save(vae, path)
+    >>> bool((load(path).transform(x) == vae.transform(x)).all())
+    True
+    """
+    check_is_fitted(model)
+    tensors: dict[str, Tensor] = {}
+    parameters = model.get_params(deep=False)
+    if isinstance(parameters["random_state"], np.random.RandomState):
+        parameters["random_state"] = None
+    fitted = {k: v for k, v in vars(model).items() if k.endswith("_") and not k.startswith("_")}
+    header = {
+        "class": type(model).__name__,
+        "parameters": {k: _encode(v, f"parameters/{k}", tensors) for k, v in parameters.items()},
+        "fitted": {k: _encode(v, f"fitted/{k}", tensors) for k, v in fitted.items()},
+        "output": getattr(model, "_sklearn_output_config", {}).get("transform"),
+        "versions": {
+            "identifiable": identifiable.__version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "scikit-learn": sklearn.__version__,
+            "python": sys.version.split()[0],
+        },
+    }
+    store.write(path, "model", header, tensors)
+
+
+def load(path: str | Path, *, device: str = "auto") -> LatentModel:
+    """Read an estimator that `save` wrote; refuse a damaged or foreign file."""
+    contents = store.read(path, "model")
+    header, tensors = contents.header, contents.tensors
+    name = header.get("class")
+    if name not in estimators.__all__ or not isinstance(getattr(estimators, name), type):
+        raise DamagedFileError(
+            f"{str(path)!r} holds a {name!r}, which this version ({identifiable.__version__}) does not know. It was "
+            f"written by version {header.get('versions', {}).get('identifiable')}; upgrade identifiable."
+        )
+    parameters = {k: _decode(v, tensors) for k, v in header["parameters"].items()}
+    model: LatentModel = getattr(estimators, name)(**parameters)
+    model.device = device
+    modules = {}
+    for attribute, value in header["fitted"].items():
+        if isinstance(value, dict) and "module" in value:
+            modules[attribute] = value["module"]
+        else:
+            setattr(model, attribute, _decode(value, tensors))
+    for attribute, prefix in modules.items():  # last: building one needs the other attributes
+        module = model._build(1)
+        module.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+        setattr(model, attribute, module.to(resolve_device(device)).eval())
+    if header["output"] is not None:
+        model.set_output(transform=header["output"])
+    return model
+
+
+def _encode(value: Any, key: str, tensors: dict[str, Tensor]) -> Any:
+    """Turn a value into JSON; arrays and nets go to `tensors` and are named in it."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_encode(v, f"{key}/{i}", tensors) for i, v in enumerate(value)]
+    if isinstance(value, nn.Module):
+        tensors |= {f"{key}/{k}": v for k, v in value.state_dict().items()}
+        return {"module": f"{key}/"}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OUT":
+        return {"strings": [str(v) for v in value]}
+    if isinstance(value, np.ndarray):
+        tensors[key] = torch.from_numpy(np.ascontiguousarray(value))
+        return {"array": key}
+    if type(value).__name__ in _RESULTS:
+        fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return {"result": type(value).__name__, **{k: _encode(v, f"{key}/{k}", tensors) for k, v in fields.items()}}
+    raise TypeError(f"Cannot save {key!r}: {type(value).__name__} is neither a number, a text, an array nor a result.")
+
+
+def _decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    if isinstance(value, list):
+        return tuple(_decode(v, tensors) for v in value)
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return tensors[value["array"]].numpy()
+    if "strings" in value:
+        return np.array(value["strings"], dtype=object)
+    fields = {k: _decode(v, tensors) for k, v in value.items() if k != "result"}
+    return _RESULTS[value["result"]](**fields)

@@ -1,0 +1,105 @@
+"""One file for numbers and words: safetensors with a JSON header, a checksum, and an atomic write.
+
+Models and checkpoints are both written here. Reading executes nothing from the file: tensors come from safetensors,
+words from JSON, and a SHA-256 over both is compared before anything is returned.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from identifiable.errors import DamagedFileError
+
+FORMAT = "identifiable-1"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a file holds: a JSON tree and named tensors."""
+
+    header: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
+def _digest(kind: str, header: str, tensors: Mapping[str, Tensor]) -> str:
+    h = hashlib.sha256(f"{FORMAT}\0{kind}\0{header}".encode())
+    for name in sorted(tensors):
+        t = tensors[name]
+        h.update(f"\0{name}\0{t.dtype}\0{tuple(t.shape)}\0".encode())
+        h.update(t.reshape(-1).view(torch.uint8).numpy().data)
+    return h.hexdigest()
+
+
+def write(path: str | Path, kind: str, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Write header and tensors to path, all or nothing.
+
+    The bytes go to a temporary file beside `path`, are flushed to disk and then renamed over it: a crash at any moment
+    leaves either the old file or the new one.
+
+    Examples
+    --------
+    >>> import tempfile, torch
+    >>> path = tempfile.mkdtemp() + "/a.safetensors"
+    >>> write(path, "note", {"mean": 0.5}, {"w": torch.ones(2)})
+    >>> read(path, "note").header
+    {'mean': 0.5}
+    """
+    path = Path(path)
+    words = json.dumps(header, sort_keys=True)
+    # A copy each: safetensors refuses tensors that share memory.
+    plain = {k: t.detach().cpu().clone(memory_format=torch.contiguous_format) for k, t in tensors.items()}
+    metadata = {"format": FORMAT, "kind": kind, "header": words, "sha256": _digest(kind, words, plain)}
+    content = save(plain, metadata)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as f:
+            f.write(content)
+            f.flush()
+            os.fsync(f.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read(path: str | Path, kind: str) -> Contents:
+    """Read what `write` wrote; refuse anything else with a `DamagedFileError`."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"No file {str(path)!r}. Expected a {kind} file written by identifiable.")
+    try:
+        with safe_open(path, framework="pt") as f:
+            metadata = f.metadata() or {}
+            tensors = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 - not a mapping
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DamagedFileError(
+            f"{str(path)!r} is not a readable safetensors file ({error}). It is truncated, altered or of another "
+            f"kind; restore it from a copy or write it again."
+        ) from None
+    if not str(metadata.get("format", "")).startswith("identifiable-"):
+        raise DamagedFileError(
+            f"{str(path)!r} is a safetensors file, but identifiable did not write it. Expected a {kind} file."
+        )
+    if metadata["format"] != FORMAT:
+        raise DamagedFileError(
+            f"{str(path)!r} has format {metadata['format']!r}; this version reads {FORMAT!r}. Upgrade identifiable."
+        )
+    if metadata.get("kind") != kind:
+        raise DamagedFileError(f"Expected a {kind} file, but {str(path)!r} holds a {metadata.get('kind')!r}.")
+    words = metadata.get("header", "")
+    if metadata.get("sha256") != _digest(kind, words, tensors):
+        raise DamagedFileError(
+            f"{str(path)!r} was altered after it was written: its checksum does not match. Restore it from a copy."
+        )
+    header: dict[str, Any] = json.loads(words)
+    return Contents(header, tensors)

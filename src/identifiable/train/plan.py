@@ -1,0 +1,94 @@
+"""What to minimise, how long and how fast: the vocabulary of the training loop."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Anneal:
+    """A quantity that goes from start to end over the first `until` of training, geometrically or linearly.
+
+    Examples
+    --------
+    >>> Anneal(1.0, 0.01, until=0.8).at(0.4)
+    0.1
+    >>> Anneal(0.0, 1.0, until=0.5, geometric=False).at(0.9)
+    1.0
+    """
+
+    start: float
+    end: float
+    until: float = 0.8
+    geometric: bool = True
+
+    def at(self, fraction: float) -> float:
+        """Return the value when this fraction of the steps is done."""
+        t = min(1.0, fraction / self.until) if self.until > 0 else 1.0
+        if self.geometric:
+            return float(self.start * (self.end / self.start) ** t)
+        return self.start + (self.end - self.start) * t
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long and how fast to train.
+
+    The learning rate rises linearly over the first `warm_up` of the steps and falls along a cosine to `final` times its
+    peak. `clip` bounds each member's gradient norm. With a criterion, training stops once no member has improved for
+    `patience` records. A record is taken every `every` steps (default: 100 records), and a checkpoint, where one is
+    asked for, at the first record that is `checkpoint_seconds` after the last.
+    """
+
+    steps: int
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    warm_up: float = 0.05
+    final: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.99)
+    clip: float | None = None
+    dual_rate: float = 1e-2
+    patience: int | None = None
+    every: int | None = None
+    anneal: Mapping[str, Anneal] = field(default_factory=dict)
+    checkpoint_seconds: float = 30.0
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of this step (counted from 0)."""
+        warm = self.warm_up * self.steps
+        if step + 1 < warm:
+            return self.learning_rate * (step + 1) / warm
+        t = max(0.0, step - warm) / max(1.0, self.steps - warm)
+        return self.learning_rate * (self.final + (1 - self.final) * 0.5 * (1 + math.cos(math.pi * t)))
+
+    @property
+    def record_every(self) -> int:
+        """Steps between two records."""
+        return self.every if self.every is not None else max(1, self.steps // 100)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a loss may know of the moment: its number, the source of randomness, the annealed quantities."""
+
+    number: int
+    rng: torch.Generator
+    annealed: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Constrained:
+    """What the loss of a constrained problem returns: loss (R,), inequality (R, m) <= 0, equality (R, k) = 0."""
+
+    loss: Tensor
+    inequality: Tensor | None = None
+    equality: Tensor | None = None
+
+
+Batch = tuple[Tensor, ...]
+Loss = Callable[[Batch, Step], Tensor | Constrained]
+# Arrays with N rows each, or a function (rows, rng) -> fresh rows.
+Data = Sequence[Tensor] | Callable[[int, torch.Generator], Sequence[Tensor]]

@@ -1,0 +1,688 @@
+"""Every reader gives back what was written, and refuses what was changed on the way."""
+
+import gzip
+import hashlib
+import http.server
+import io
+import pickle
+import sys
+import tarfile
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.io import savemat
+
+from identifiable.data import real
+from identifiable.data.sample import Sample
+from identifiable.errors import DamagedFileError
+
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the real files are not beside the repository")
+
+N = 12
+RNG = np.random.default_rng(0)
+GREY = RNG.integers(0, 256, (N, 5, 4), dtype=np.uint8)
+COLOUR = RNG.integers(0, 256, (N, 32, 32, 3), dtype=np.uint8)
+LABELS = np.arange(N, dtype=np.uint8) % 10
+CELLS = np.round(np.exp(RNG.uniform(0, 8, (18, 11))), 2)
+CONDITIONS = np.arange(18) // 2
+EDGES = (("erk", "akt"), ("pka", "raf"), ("pip3", "plc"))
+
+
+# Writers of small files in each format
+
+
+def idx(array):
+    return bytes((0, 0, 8, array.ndim)) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
+
+
+def cifar(images, labels):
+    return np.column_stack((labels, images.transpose(0, 3, 1, 2).reshape(len(images), -1))).tobytes()
+
+
+def mat(compressed=True, **variables):
+    file = io.BytesIO()
+    savemat(file, variables, do_compression=compressed)
+    return file.getvalue()
+
+
+def element(content):
+    """One compressed element of a MATLAB 5 file: type 15, length, content."""
+    return np.array((15, len(content)), "<u4").tobytes() + content
+
+
+def tar(**members):
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(f"cifar-10-batches-bin/{name}.bin")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return file.getvalue()
+
+
+def table(header, rows):
+    return "".join("\t".join(row) + "\n" for row in [header, *rows]).encode()
+
+
+def sachs_tables(cells=CELLS, conditions=CONDITIONS):
+    given = [
+        [str(int(name in real.SACHS_CONDITIONS[u].split("+"))) for name in real._SACHS_REAGENTS] for u in conditions
+    ]
+    raw = [[f"{value:.4f}" for value in row] for row in cells]
+    logs = [[f"{np.log(value + 10):.4f}" for value in row] for row in cells]
+    mixed = [a + b for a, b in zip(logs, given, strict=True)]
+    header = list(real.SACHS_PROTEINS)
+    return {real._RAW: table(header, raw), real._MIXED: table(header + list(real._SACHS_REAGENTS), mixed)}
+
+
+def graph_text(edges=EDGES):
+    lines = [f"{i}. {a} --> {b}" for i, (a, b) in enumerate(edges, start=1)]
+    return "\n".join(["Graph Nodes:", ";".join(real.SACHS_PROTEINS), "", "Graph Edges:", *lines, "", ""]).encode()
+
+
+IDX = {"mnist/train-images-idx3-ubyte": idx(GREY), "mnist/train-labels-idx1-ubyte": idx(LABELS)}
+BATCHES = {f"cifar10/data_batch_{i}.bin": cifar(COLOUR[i - 1 :: 5], LABELS[i - 1 :: 5]) for i in range(1, 6)}
+TAR = tar(**{Path(key).stem: content for key, content in BATCHES.items()})
+MAT = mat(X=COLOUR.transpose(1, 2, 3, 0), y=np.where(LABELS == 0, 10, LABELS)[:, None])
+IN_BATCHES = np.concatenate([np.arange(N)[i::5] for i in range(5)])
+
+
+def packed(contents):
+    return {f"{key}.gz": gzip.compress(content, mtime=0) for key, content in contents.items()}
+
+
+# format -> (loader, files, what is published decompressed, must every changed bit be refused)
+FORMATS = {
+    "idx": (real.load_mnist, IDX, IDX, True),
+    "idx.gz": (real.load_mnist, packed(IDX), IDX, False),
+    "cifar": (real.load_cifar10, BATCHES, BATCHES, True),
+    "cifar.gz": (real.load_cifar10, packed(BATCHES), BATCHES, False),
+    "cifar.tar": (real.load_cifar10, {"cifar10/cifar-10-binary.tar": TAR}, BATCHES, False),
+    "cifar.tar.gz": (real.load_cifar10, packed({"cifar10/cifar-10-binary.tar": TAR}), BATCHES, False),
+    "svhn": (real.load_svhn, {"svhn/train_32x32.mat": MAT}, {"svhn/train_32x32.mat": MAT}, True),
+    "sachs": (real.load_sachs, sachs_tables(), sachs_tables(), True),
+    "graph": (real.sachs_graph, {real._GRAPH: graph_text()}, {real._GRAPH: graph_text()}, True),
+}
+IMAGES = [name for name in FORMATS if name not in ("sachs", "graph")]
+# A gzip or tar header has bytes that carry no data: changing one may leave the same sample.
+
+
+def put(folder, files):
+    for key, content in files.items():
+        (folder / Path(key).name).write_bytes(content)
+
+
+def publish(monkeypatch, contents):
+    for key, content in contents.items():
+        monkeypatch.setitem(real._CONTENTS, (key, len(content)), hashlib.sha256(content).hexdigest())
+
+
+@pytest.fixture(params=FORMATS)
+def published(request, monkeypatch, tmp_path):
+    loader, files, contents, strict = FORMATS[request.param]
+    put(tmp_path, files)
+    publish(monkeypatch, contents)
+    return loader, tmp_path, {Path(key).name: content for key, content in files.items()}, strict
+
+
+def values(loaded):
+    return [loaded.x, loaded.u] if isinstance(loaded, Sample) else [loaded.adjacency]
+
+
+def same(a, b):
+    return all(np.array_equal(p, q) for p, q in zip(values(a), values(b), strict=True))
+
+
+def refuses(loader, folder, whole):
+    """Say whether the loader refuses the folder; if it does not, what it reads must be the whole truth."""
+    try:
+        loaded = loader(folder)
+    except DamagedFileError:
+        return True
+    assert same(loaded, whole)
+    return False
+
+
+# What is read
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_come_back_as_rows_with_names(name, tmp_path):
+    loader, files, _, _ = FORMATS[name]
+    put(tmp_path, files)
+    loaded = loader(tmp_path)
+    images = GREY if "idx" in name else COLOUR
+    order = IN_BATCHES if "cifar" in name else np.arange(N)
+    assert loaded.image_shape == images.shape[1:]
+    assert loaded.x.dtype == np.float32
+    assert loaded.u.dtype == np.int64
+    np.testing.assert_array_equal(np.rint(loaded.x * 255), images[order].reshape(N, -1))
+    np.testing.assert_array_equal(loaded.u, LABELS[order])
+    pixel = "pixel_2_3" if "idx" in name else "pixel_2_3_green"
+    place = (2, 3) if "idx" in name else (2, 3, 1)
+    column = loaded.x[:, loaded.columns.index(pixel)]
+    np.testing.assert_array_equal(np.rint(column * 255), images[order][(slice(None), *place)])
+    assert len(set(loaded.columns)) == loaded.x.shape[1]
+
+
+@pytest.mark.parametrize("loader", [real.load_mnist, real.load_fashion_mnist])
+def test_the_test_split_of_idx_is_called_t10k(loader, tmp_path):
+    put(tmp_path, {key.replace("train", "t10k"): content for key, content in IDX.items()})
+    np.testing.assert_array_equal(loader(str(tmp_path), split="test").u, LABELS)
+
+
+def test_cifar_batches_may_lie_in_the_folder_of_the_archive(tmp_path):
+    (tmp_path / "cifar-10-batches-bin").mkdir()
+    put(tmp_path / "cifar-10-batches-bin", {"test_batch.bin": cifar(COLOUR, LABELS)})
+    np.testing.assert_array_equal(real.load_cifar10(tmp_path, split="test").u, LABELS)
+
+
+def test_the_first_cifar_batches_are_a_smaller_training_set(tmp_path):
+    put(tmp_path, {key: BATCHES[key] for key in list(BATCHES)[:2]})
+    assert len(real.load_cifar10(tmp_path)) == 6
+
+
+def test_a_gap_between_cifar_batches_is_named(tmp_path):
+    put(tmp_path, {key: BATCHES[key] for key in list(BATCHES) if "_2" not in key})
+    with pytest.raises(FileNotFoundError, match=r"Expected data_batch_2.bin .* beside data_batch_5.bin"):
+        real.load_cifar10(tmp_path)
+
+
+def test_the_whole_archive_wins_over_some_loose_batches(tmp_path):
+    put(
+        tmp_path,
+        {"data_batch_1.bin": BATCHES["cifar10/data_batch_1.bin"], "cifar-10-binary.tar.gz": gzip.compress(TAR)},
+    )
+    assert len(real.load_cifar10(tmp_path)) == N
+
+
+def test_sachs_gives_raw_or_log_values_and_conditions(monkeypatch, tmp_path):
+    put(tmp_path, sachs_tables())
+    publish(monkeypatch, sachs_tables())
+    raw, logs = real.load_sachs(tmp_path), real.load_sachs(tmp_path, log=True)
+    np.testing.assert_array_equal(raw.x, CELLS)
+    np.testing.assert_allclose(np.exp(logs.x) - 10, CELLS, atol=1e-8)
+    np.testing.assert_array_equal(raw.u, CONDITIONS)
+    assert raw.columns == real.SACHS_PROTEINS
+
+
+def test_sachs_files_may_have_windows_line_ends(monkeypatch, tmp_path):
+    files = sachs_tables() | {real._GRAPH: graph_text()}
+    put(tmp_path, {key: content.replace(b"\n", b"\r\n") for key, content in files.items()})
+    publish(monkeypatch, files)
+    np.testing.assert_array_equal(real.load_sachs(tmp_path).x, CELLS)
+    assert real.sachs_graph(tmp_path).adjacency.sum() == len(EDGES)
+
+
+def test_the_graph_points_from_cause_to_effect(monkeypatch, tmp_path):
+    put(tmp_path, {real._GRAPH: graph_text()})
+    publish(monkeypatch, {real._GRAPH: graph_text()})
+    graph = real.sachs_graph(tmp_path)
+    found = {(graph.nodes[i], graph.nodes[j]) for i, j in np.argwhere(graph.adjacency)}
+    assert found == set(EDGES)
+
+
+def test_digits_are_sixteenths_of_white():
+    digits = real.load_digits()
+    assert digits.x.dtype == np.float32
+    np.testing.assert_array_equal(np.unique(digits.x * 16), np.arange(17))
+    assert np.bincount(digits.u).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    assert len(digits.columns) == 64
+
+
+def test_the_catalogue_names_a_loader_for_each_set():
+    assert real.catalogue() is real.REAL_SOURCES
+    for source in real.catalogue():
+        assert callable(getattr(real, source.loader))
+        assert source.rows > source.columns > 0
+        assert source.licence
+    digits, row = real.load_digits(), real.catalogue()[0]
+    assert digits.x.shape == (row.rows, row.columns)
+
+
+# What is refused
+
+
+def test_a_changed_bit_is_refused(published):
+    loader, folder, files, strict = published
+    whole = loader(folder)
+    rng = np.random.default_rng(1)
+    refused, trials = 0, 40
+    for name, content in files.items():
+        for position in rng.integers(0, len(content), trials):
+            changed = bytearray(content)
+            changed[position] ^= 1 << int(rng.integers(8))
+            (folder / name).write_bytes(changed)
+            refusal = refuses(loader, folder, whole)
+            assert refusal or not strict, f"byte {position} of {name}"
+            refused += refusal
+        (folder / name).write_bytes(content)
+    # The little CIFAR-10 archive has five kilobytes of empty header and end in fifty: most bits still matter.
+    assert refused > 0.7 * trials * len(files)
+    assert same(loader(folder), whole)
+
+
+def test_a_truncated_file_is_refused(published):
+    loader, folder, files, _ = published
+    whole = loader(folder)
+    rng = np.random.default_rng(2)
+    for name, content in files.items():
+        for length in (0, 1, len(content) - 1, *rng.integers(0, len(content), 15)):
+            (folder / name).write_bytes(content[:length])
+            # A plain tar file ends with zeros that carry nothing.
+            assert refuses(loader, folder, whole) or (name.endswith(".tar") and not any(content[length:]))
+        (folder / name).write_bytes(content)
+
+
+def test_bytes_added_at_the_end_are_refused(published):
+    loader, folder, files, _ = published
+    for name, content in files.items():
+        if name.endswith(".tar"):
+            continue
+        (folder / name).write_bytes(content + b"\x01\x02\x03\x04\x05")
+        with pytest.raises(DamagedFileError):
+            loader(folder)
+        (folder / name).write_bytes(content)
+
+
+def test_an_unpublished_mat_file_is_refused_without_crashing_scipy(tmp_path):
+    path = tmp_path / "train_32x32.mat"
+    path.write_bytes(MAT)
+    whole = real.load_svhn(tmp_path)
+    rng = np.random.default_rng(3)
+    positions = (*range(124, 150), *rng.integers(124, len(MAT), 80))
+    refused = 0
+    for position in positions:
+        changed = bytearray(MAT)
+        changed[position] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        refused += refuses(real.load_svhn, tmp_path, whole)
+    assert refused > 0.95 * len(positions)  # a few bits of a compressed header change nothing
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "message"),
+    [
+        (b"\x00\x00\x0d\x03" + idx(GREY)[4:], idx(LABELS), "magic number 00000803.*beginning with 00000d03"),
+        (idx(LABELS), idx(LABELS), "3 dimensions.*beginning with 00000801"),
+        (idx(GREY), idx(GREY), "1 dimensions.*beginning with 00000803"),
+        (idx(GREY)[:10], idx(LABELS), "found 10 bytes"),
+        (idx(GREY) + b"0", idx(LABELS), r"expected 256 bytes for a non-empty array of shape \(12, 5, 4\), found 257"),
+        (idx(GREY[:0]), idx(LABELS), "non-empty"),
+        (idx(GREY), idx(LABELS[1:]), "a label for each of the 12 images, found 11"),
+        (idx(GREY), idx(LABELS + np.uint8(1)), "labels 0 to 9, found label 10"),
+    ],
+)
+def test_an_idx_file_that_contradicts_itself_is_refused(images, labels, message, tmp_path):
+    put(tmp_path, {"t10k-images-idx3-ubyte": images, "t10k-labels-idx1-ubyte": labels})
+    with pytest.raises(DamagedFileError, match=message):
+        real.load_fashion_mnist(tmp_path, split="test")
+
+
+def test_cifar_labels_and_members_are_checked(tmp_path):
+    path = tmp_path / "test_batch.bin"
+    path.write_bytes(cifar(COLOUR, LABELS + np.uint8(1)))
+    with pytest.raises(DamagedFileError, match="labels 0 to 9, found label 10"):
+        real.load_cifar10(tmp_path, split="test")
+    path.unlink()
+    put(tmp_path, {"cifar-10-binary.tar.gz": gzip.compress(TAR)})
+    with pytest.raises(DamagedFileError, match=r"found no test_batch\.bin"):
+        real.load_cifar10(tmp_path, split="test")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (mat(X=np.zeros((32, 32, 3, 2), np.uint8)), r"the variables X and y, found \['X'\]"),
+        (mat(X=np.zeros((32, 32, 2), np.uint8), y=np.ones((2, 1))), r"X \(32, 32, 2\)"),
+        (mat(X=np.zeros((32, 32, 3, 2)), y=np.ones((2, 1))), "of float64"),
+        (mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=np.ones((3, 1))), r"y \(3, 1\)"),
+        (mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=np.array([[1], [11]])), "labels 1 to 10"),
+        (mat(compressed=False, X=np.zeros((32, 32, 3, 2), np.uint8)), "do_compression=True"),
+        (b"not a mat file" * 20, "a MATLAB 5 file"),
+        (MAT[:128] + element(zlib.compress(bytes((9, 0, 0, 0, 8, 0, 0, 0)) + bytes(8))), "a readable MATLAB 5 file"),
+        (
+            MAT[:128] + element(zlib.compress(b"x") + b"1"),
+            "too early or too late",
+        ),
+    ],
+)
+def test_a_mat_file_of_other_shape_is_refused(content, message, tmp_path):
+    (tmp_path / "test_32x32.mat").write_bytes(content)
+    with pytest.raises(DamagedFileError, match=message):
+        real.load_svhn(tmp_path, split="test")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (b"raf", b"ras", "expected the columns raf, mek.*found ras"),
+        (b"\t", b" ", "expected the columns"),
+        (b".", b"\t", "11 fields in each line, found 12 in line 2"),
+        (b".", b"x", "expected numbers, found could not convert"),
+        (b"0\n", b"e999\n", "finite numbers, found another in line 2"),
+        (b"0\n", b"1\n", "the published sachs"),
+        (b"0\n", b"00\n", "as many bytes as the published sachs"),
+    ],
+)
+def test_a_changed_sachs_table_is_refused(old, new, message, monkeypatch, tmp_path):
+    files = sachs_tables()
+    publish(monkeypatch, files)
+    put(tmp_path, files | {real._RAW: files[real._RAW].replace(old, new, 1)})
+    with pytest.raises(DamagedFileError, match=message):
+        real.load_sachs(tmp_path)
+
+
+@pytest.mark.parametrize("cells", [CELLS[::-1], CELLS[:-1]])
+def test_sachs_tables_of_different_cells_are_refused(cells, monkeypatch, tmp_path):
+    files = {
+        real._RAW: sachs_tables(cells, CONDITIONS[: len(cells)])[real._RAW],
+        real._MIXED: sachs_tables()[real._MIXED],
+    }
+    publish(monkeypatch, files)
+    put(tmp_path, files)
+    with pytest.raises(DamagedFileError, match=r"the cells of .*, found other cells"):
+        real.load_sachs(tmp_path)
+
+
+def test_an_unknown_sachs_condition_is_refused(monkeypatch, tmp_path):
+    files = sachs_tables()
+    rows = files[real._MIXED].split(b"\n")
+    rows[3] = rows[3][:-1] + b"1"  # b2camp on top of the others
+    files[real._MIXED] = b"\n".join(rows)
+    publish(monkeypatch, files)
+    put(tmp_path, files)
+    with pytest.raises(DamagedFileError, match=r"one of the nine conditions.*line 4"):
+        real.load_sachs(tmp_path)
+
+
+@pytest.mark.parametrize("old", [b"Graph Nodes", b"raf;mek", b"erk -->", b"-->"])
+def test_a_changed_graph_is_refused(old, monkeypatch, tmp_path):
+    content = graph_text().replace(old, b"?" * len(old), 1)
+    publish(monkeypatch, {real._GRAPH: content})
+    put(tmp_path, {real._GRAPH: content})
+    with pytest.raises(DamagedFileError, match="edges like"):
+        real.sachs_graph(tmp_path)
+
+
+class Evil:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_pickle_in_place_of_the_file_is_not_run(name, tmp_path):
+    loader, files, _, _ = FORMATS[name]
+    poison = pickle.dumps(Evil(tmp_path / "ran"))
+    put(tmp_path, dict.fromkeys(files, poison))
+    with pytest.raises(DamagedFileError):
+        loader(tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_an_unknown_split_is_named():
+    with pytest.raises(ValueError, match=r"must be 'train' or 'test'\. Got 'valid' instead"):
+        real.load_mnist(split="valid")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("loader", "words"),
+    [
+        (real.load_mnist, r"train-images-idx3-ubyte\.gz or train-images-idx3-ubyte in .*ossci-datasets"),
+        (real.load_fashion_mnist, r"train-images-idx3-ubyte\.gz or .*fashion-mnist"),
+        (real.load_cifar10, r"cifar-10-binary\.tar\.gz or .* or data_batch_1\.bin \(or \.gz\).*cs\.toronto\.edu"),
+        (real.load_svhn, r"train_32x32\.mat in .*ufldl\.stanford\.edu"),
+        (real.load_sachs, r"sachs\.2005\.continuous\.txt in .*cmu-phil"),
+        (real.sachs_graph, r"sachs\.2005\.ground\.truth\.graph\.txt in .*cmu-phil"),
+    ],
+)
+def test_a_missing_file_says_what_was_expected_where_and_how_to_get_it(loader, words, tmp_path):
+    with pytest.raises(FileNotFoundError, match=f"(?s)Expected {words}.*folder="):
+        loader(tmp_path)
+    with pytest.raises(FileNotFoundError, match="which does not exist"):
+        loader(tmp_path / "nowhere")
+
+
+# Downloads, from a server on this machine
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch) -> Iterator[tuple[Path, list[str]]]:
+    """Serve the folder `web`, and keep the paths that were asked for; the cache is the folder `cache`."""
+    asked: list[str] = []
+    web = tmp_path / "web"
+    web.mkdir()
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=str(web))
+
+        def do_GET(self):
+            asked.append(self.path.rpartition("/")[2])
+            super().do_GET()
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
+        thread = threading.Thread(target=httpd.serve_forever, args=(0.02,))
+        thread.start()
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        monkeypatch.setenv("IDENTIFIABLE_DATA", str(tmp_path / "cache"))
+        monkeypatch.setattr(
+            real,
+            "_DOWNLOADS",
+            {
+                key: (f"http://127.0.0.1:{httpd.server_port}/", checksum)
+                for key, (_, checksum) in real._DOWNLOADS.items()
+            },
+        )
+        yield web, asked
+        httpd.shutdown()
+        thread.join()
+
+
+def offer(monkeypatch, web, files):
+    """Put files on the server, and their checksums in the table."""
+    put(web, files)
+    for key, content in files.items():
+        monkeypatch.setitem(real._DOWNLOADS, key, (real._DOWNLOADS[key][0], f"md5:{hashlib.md5(content).hexdigest()}"))
+
+
+DOWNLOADS: dict[str, tuple[Callable[..., Sample], dict[str, bytes]]] = {
+    "mnist": (real.load_mnist, packed(IDX)),
+    "fashion_mnist": (
+        real.load_fashion_mnist,
+        {key.replace("mnist/", "fashion_mnist/"): content for key, content in packed(IDX).items()},
+    ),
+    "cifar10": (real.load_cifar10, {real._ARCHIVE: gzip.compress(TAR, mtime=0)}),
+    "svhn": (real.load_svhn, {"svhn/train_32x32.mat": MAT}),
+    "sachs": (real.load_sachs, sachs_tables()),
+}
+
+
+@pytest.mark.parametrize("name", DOWNLOADS)
+def test_a_set_is_downloaded_once_to_its_own_folder_of_the_cache(name, server, monkeypatch, tmp_path):
+    (web, asked), (loader, files) = server, DOWNLOADS[name]
+    offer(monkeypatch, web, files)
+    publish(monkeypatch, sachs_tables())
+    first = loader()
+    assert sorted(asked) == sorted(Path(key).name for key in files)
+    assert {path.relative_to(tmp_path / "cache").as_posix() for path in (tmp_path / "cache" / name).iterdir()} == set(
+        files
+    )
+    assert same(loader(), first)
+    assert same(loader(tmp_path / "cache" / name), first)
+    assert len(asked) == len(files)
+
+
+def test_a_download_with_another_checksum_is_refused_and_leaves_nothing(server, monkeypatch, tmp_path):
+    (web, _), (loader, files) = server, DOWNLOADS["svhn"]
+    offer(monkeypatch, web, files)
+    (web / "train_32x32.mat").write_bytes(MAT[:-1] + b"?")
+    with pytest.raises(DamagedFileError, match=r"expected md5:.*another file came and was deleted.*folder="):
+        loader()
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    (web / "train_32x32.mat").write_bytes(MAT)
+    assert len(loader()) == N
+
+
+def test_a_download_that_breaks_off_leaves_nothing(server, monkeypatch, tmp_path):
+    (web, _), (loader, files) = server, DOWNLOADS["svhn"]
+    offer(monkeypatch, web, files)
+    handler = http.server.SimpleHTTPRequestHandler
+    monkeypatch.setattr(handler, "copyfile", lambda self, source, output: output.write(source.read(1000)))
+    with pytest.raises((DamagedFileError, FileNotFoundError), match="folder="):
+        loader()
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+def test_a_download_that_is_not_there_says_how_to_get_it_by_hand(server, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"could not be downloaded: 404.*Download http.*folder="):
+        real.load_mnist()
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+def test_without_the_environment_variable_the_users_cache_folder_is_used(server, monkeypatch, tmp_path):
+    (web, _), (loader, files) = server, DOWNLOADS["svhn"]
+    offer(monkeypatch, web, files)
+    monkeypatch.delenv("IDENTIFIABLE_DATA")
+    monkeypatch.setattr("pooch.os_cache", lambda project: tmp_path / "home" / project)
+    loader()
+    assert (tmp_path / "home" / "identifiable" / "svhn" / "train_32x32.mat").is_file()
+
+
+def test_without_pooch_folders_still_work(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    monkeypatch.delenv("IDENTIFIABLE_DATA", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install pooch.*folder="):
+        real.load_mnist()
+    put(tmp_path, IDX)
+    assert len(real.load_mnist(tmp_path)) == N
+
+
+def test_every_download_has_a_checksum_of_a_known_kind():
+    for url, checksum in real._DOWNLOADS.values():
+        assert url.startswith("http")
+        assert url.endswith("/")
+        assert len(checksum) == (36 if checksum.startswith("md5:") else 64)
+    assert all(len(checksum) in (36, 64) for checksum in real._CONTENTS.values())
+
+
+# The real files
+
+
+def digest(pixels):
+    return hashlib.sha256(np.rint(pixels * 255).astype(np.uint8).tobytes()).hexdigest()
+
+
+@needs_shared
+@pytest.mark.parametrize(
+    ("split", "counts", "pixels"),
+    [
+        (
+            "train",
+            [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
+            "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
+        ),
+        (
+            "test",
+            [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009],
+            "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
+        ),
+    ],
+)
+def test_mnist_is_mnist(split, counts, pixels):
+    loaded = real.load_mnist(SHARED / "mnist", split=split)
+    assert loaded.x.shape == (sum(counts), 784)
+    assert loaded.image_shape == (28, 28)
+    assert np.bincount(loaded.u).tolist() == counts
+    assert digest(loaded.x) == pixels
+
+
+@needs_shared
+@pytest.mark.parametrize(
+    ("split", "counts", "first"),
+    [
+        ("train", [1005, 974, 1032, 1016, 999, 937, 1030, 1001, 1025, 981], [6, 9, 9, 4, 1]),
+        ("test", [488, 505, 512, 497, 507, 488, 491, 495, 504, 513], [3, 8, 8, 0, 6]),
+    ],
+)
+def test_cifar10_is_cifar10(split, counts, first):
+    loaded = real.load_cifar10(SHARED / "cifar10", split=split)
+    assert loaded.x.shape == (sum(counts), 3072)
+    assert loaded.image_shape == (32, 32, 3)
+    assert np.bincount(loaded.u).tolist() == counts
+    assert loaded.u[:5].tolist() == first
+    packed = loaded.x.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2).reshape(len(loaded), -1)
+    record = np.column_stack((loaded.u, np.rint(packed * 255))).astype(np.uint8).tobytes()
+    assert hashlib.sha256(record).hexdigest() in real._CONTENTS.values()
+
+
+@needs_shared
+def test_sachs_is_sachs():
+    raw, logs = real.load_sachs(SHARED / "sachs"), real.load_sachs(SHARED / "sachs", log=True)
+    assert raw.x.shape == (7466, 11)
+    assert np.bincount(raw.u).tolist() == [853, 902, 911, 723, 810, 799, 848, 913, 707]
+    assert np.all(np.diff(raw.u) >= 0)
+    assert raw.x.min() == 1.0
+    assert raw.x[0, :3].tolist() == [26.4, 13.2, 8.82]
+    np.testing.assert_allclose(logs.x[0, :3], [3.5946, 3.1442, 2.9349], atol=5e-5)
+    graph = real.sachs_graph(SHARED / "sachs")
+    assert graph.nodes == raw.columns
+    assert graph.adjacency.sum() == 20
+    assert graph.adjacency[graph.nodes.index("raf"), graph.nodes.index("mek")] == 1
+    assert not np.linalg.matrix_power(graph.adjacency, 11).any()  # no cycle
+
+
+@needs_shared
+def test_the_environment_variable_may_name_files_that_are_already_there(monkeypatch):
+    monkeypatch.setenv("IDENTIFIABLE_DATA", str(SHARED))
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    assert len(real.load_mnist(split="test")) == 10_000
+    assert len(real.load_sachs()) == 7466
+
+
+MNIST_TEST = partial(real.load_mnist, split="test")
+CIFAR_TEST = partial(real.load_cifar10, split="test")
+# loader, the file to change, the file it needs beside it
+REAL_FILES = [
+    (real.load_mnist, "mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz"),
+    (real.load_mnist, "mnist/train-labels-idx1-ubyte.gz", "mnist/train-images-idx3-ubyte.gz"),
+    (MNIST_TEST, "mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz"),
+    (MNIST_TEST, "mnist/t10k-labels-idx1-ubyte.gz", "mnist/t10k-images-idx3-ubyte.gz"),
+    (real.load_cifar10, "cifar10/data_batch_1.bin.gz", None),
+    (CIFAR_TEST, "cifar10/test_batch.bin.gz", None),
+    (real.load_sachs, real._RAW, real._MIXED),
+    (real.load_sachs, real._MIXED, real._RAW),
+    (real.sachs_graph, real._GRAPH, None),
+]
+CASES = [(*row, unpack) for row in REAL_FILES for unpack in ((False, True) if row[1].endswith(".gz") else (False,))]
+
+
+@needs_shared
+@pytest.mark.parametrize(("loader", "key", "companion", "unpack"), CASES)
+def test_a_changed_bit_in_a_real_file_is_refused(loader, key, companion, unpack, tmp_path):
+    content, path = (SHARED / key).read_bytes(), tmp_path / Path(key).name
+    if unpack:
+        content, path = gzip.decompress(content), path.with_suffix("")
+    if companion:
+        (tmp_path / Path(companion).name).symlink_to(SHARED / companion)
+    rng = np.random.default_rng(4)
+    changed = bytearray(content)
+    # Not in gzip's header, whose date and name carry no data, nor in the last bits before its trailer.
+    for position in (*rng.integers(64, len(content) - 9, 2), len(content) - 5):
+        changed[position] ^= 1 << int(rng.integers(8))
+        path.write_bytes(changed)
+        with pytest.raises(DamagedFileError, match=r"expected.*found.*get it again"):
+            loader(tmp_path)
+        changed[position] = content[position]
