@@ -1,0 +1,60 @@
+"""The command line: `identifiable COMMAND`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from identifiable import __version__
+
+app = typer.Typer(
+    name="identifiable",
+    help="Latent variables you can trust: recover hidden factors from data, and learn how far they are identified.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"identifiable {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take the options that come before the command; `main` has read --debug already."""
+
+
+@app.command()
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path("identifiable-demo"),
+    seed: Annotated[int, typer.Option(help="Another number, another data set.", min=0)] = 0,
+) -> None:
+    """Run the main job on simulated data: fit, compare restarts, compare with the truth. Takes about a minute."""
+    from identifiable.demo import run_demo
+
+    run_demo(output, random_state=seed)
+
+
+def main() -> None:
+    """Run the command line: exit code 0 when all went well, 1 for an error, 2 for a wrong call."""
+    try:
+        app()
+    except Exception as error:
+        if "--debug" in sys.argv[1:]:
+            raise
+        console = Console(stderr=True)
+        console.print("[bold red]error:[/bold red]", end=" ")
+        console.print(str(error) or type(error).__name__, highlight=False, markup=False)
+        console.print("(--debug shows where it came from)", style="dim")
+        sys.exit(1)
