@@ -9,6 +9,7 @@ step with our batched layers and with vmap over stacked plain modules. Both halv
 import argparse
 import time
 import warnings
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -57,7 +58,7 @@ def compare_layers(device: str, members: int, batch: int, widths: tuple[int, ...
 
     def plain() -> nn.Module:
         layers: list[nn.Module] = []
-        for a, b in zip(widths[:-1], widths[1:], strict=True):
+        for a, b in pairwise(widths):
             layers += [nn.Linear(a, b), nn.SiLU()]
         return nn.Sequential(*layers[:-1]).to(device)
 

@@ -46,6 +46,25 @@ def demo(
     run_demo(output, random_state=seed)
 
 
+@app.command()
+def datasets() -> None:
+    """List all sources of data: what each is, its shape, where it comes from, its licence."""
+    from rich.table import Table
+
+    from identifiable.data import catalogue
+
+    table = Table(
+        caption="Load them in Python: from identifiable.data import load_digits. Real sets are downloaded once, "
+        "or read from a folder you name."
+    )
+    for name in ("name", "what", "rows", "columns", "loader", "licence", "from"):
+        table.add_column(name, justify="right" if name in ("rows", "columns") else "left", overflow="fold")
+    for s in catalogue():
+        rows, columns = (str(v) if v is not None else "any" for v in (s.rows, s.columns))
+        table.add_row(s.name, s.what, rows, columns, s.loader, s.licence, s.origin)
+    Console().print(table)
+
+
 def main() -> None:
     """Run the command line: exit code 0 when all went well, 1 for an error, 2 for a wrong call."""
     try:

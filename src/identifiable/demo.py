@@ -107,11 +107,11 @@ def _write(
     model = fitted[chosen]
     latents = pd.DataFrame(model.transform(test.x), columns=model.get_feature_names_out())
     files = {
-        folder / "latents.csv": f"latents of {len(test)} fresh rows ({chosen}, whose restarts agree most)",
+        folder / "latents.csv": f"latents of {len(test)} fresh rows by {chosen}, whose restarts agree most",
         folder / "model.safetensors": "that model; read it back with identifiable.load",
         folder / "history.csv": "its training, step by step",
         folder / "results.csv": "the table above",
-        folder / "recovery.png": "correlation of true and estimated latents, a panel per method",
+        folder / "recovery.png": "true against estimated latents, a panel per method",
     }
     table, net, history, results, picture = files
     latents.to_csv(table, index=False)

@@ -18,6 +18,7 @@ import pytest
 from scipy.io import savemat
 
 from identifiable.data import real
+from identifiable.data.catalogue import catalogue
 from identifiable.data.sample import Sample
 from identifiable.errors import DamagedFileError
 
@@ -78,7 +79,7 @@ def sachs_tables(cells=CELLS, conditions=CONDITIONS):
     logs = [[f"{np.log(value + 10):.4f}" for value in row] for row in cells]
     mixed = [a + b for a, b in zip(logs, given, strict=True)]
     header = list(real.SACHS_PROTEINS)
-    return {real._RAW: table(header, raw), real._MIXED: table(header + list(real._SACHS_REAGENTS), mixed)}
+    return {real.SACHS_RAW: table(header, raw), real.SACHS_MIXED: table(header + list(real._SACHS_REAGENTS), mixed)}
 
 
 def graph_text(edges=EDGES):
@@ -107,7 +108,7 @@ FORMATS = {
     "cifar.tar.gz": (real.load_cifar10, packed({"cifar10/cifar-10-binary.tar": TAR}), BATCHES, False),
     "svhn": (real.load_svhn, {"svhn/train_32x32.mat": MAT}, {"svhn/train_32x32.mat": MAT}, True),
     "sachs": (real.load_sachs, sachs_tables(), sachs_tables(), True),
-    "graph": (real.sachs_graph, {real._GRAPH: graph_text()}, {real._GRAPH: graph_text()}, True),
+    "graph": (real.sachs_graph, {real.SACHS_EDGES: graph_text()}, {real.SACHS_EDGES: graph_text()}, True),
 }
 IMAGES = [name for name in FORMATS if name not in ("sachs", "graph")]
 # A gzip or tar header has bytes that carry no data: changing one may leave the same sample.
@@ -120,7 +121,7 @@ def put(folder, files):
 
 def publish(monkeypatch, contents):
     for key, content in contents.items():
-        monkeypatch.setitem(real._CONTENTS, (key, len(content)), hashlib.sha256(content).hexdigest())
+        monkeypatch.setitem(real.CONTENTS, (key, len(content)), hashlib.sha256(content).hexdigest())
 
 
 @pytest.fixture(params=FORMATS)
@@ -213,7 +214,7 @@ def test_sachs_gives_raw_or_log_values_and_conditions(monkeypatch, tmp_path):
 
 
 def test_sachs_files_may_have_windows_line_ends(monkeypatch, tmp_path):
-    files = sachs_tables() | {real._GRAPH: graph_text()}
+    files = sachs_tables() | {real.SACHS_EDGES: graph_text()}
     put(tmp_path, {key: content.replace(b"\n", b"\r\n") for key, content in files.items()})
     publish(monkeypatch, files)
     np.testing.assert_array_equal(real.load_sachs(tmp_path).x, CELLS)
@@ -221,8 +222,8 @@ def test_sachs_files_may_have_windows_line_ends(monkeypatch, tmp_path):
 
 
 def test_the_graph_points_from_cause_to_effect(monkeypatch, tmp_path):
-    put(tmp_path, {real._GRAPH: graph_text()})
-    publish(monkeypatch, {real._GRAPH: graph_text()})
+    put(tmp_path, {real.SACHS_EDGES: graph_text()})
+    publish(monkeypatch, {real.SACHS_EDGES: graph_text()})
     graph = real.sachs_graph(tmp_path)
     found = {(graph.nodes[i], graph.nodes[j]) for i, j in np.argwhere(graph.adjacency)}
     assert found == set(EDGES)
@@ -236,13 +237,17 @@ def test_digits_are_sixteenths_of_white():
     assert len(digits.columns) == 64
 
 
-def test_the_catalogue_names_a_loader_for_each_set():
-    assert real.catalogue() is real.REAL_SOURCES
-    for source in real.catalogue():
-        assert callable(getattr(real, source.loader))
-        assert source.rows > source.columns > 0
+def test_the_catalogue_names_a_loader_for_each_source():
+    from identifiable import data
+
+    for source in catalogue():
+        assert source.loader in data.__all__
+        assert callable(getattr(data, source.loader))
         assert source.licence
-    digits, row = real.load_digits(), real.catalogue()[0]
+        assert source.loader.startswith("make_" if source.rows is None else "load_")
+    loaders = {name for name in data.__all__ if name.startswith(("make_", "load_"))}
+    assert loaders == {source.loader for source in catalogue()}
+    digits, row = real.load_digits(), next(s for s in catalogue() if s.name == "digits")
     assert digits.x.shape == (row.rows, row.columns)
 
 
@@ -374,7 +379,7 @@ def test_a_mat_file_of_other_shape_is_refused(content, message, tmp_path):
 def test_a_changed_sachs_table_is_refused(old, new, message, monkeypatch, tmp_path):
     files = sachs_tables()
     publish(monkeypatch, files)
-    put(tmp_path, files | {real._RAW: files[real._RAW].replace(old, new, 1)})
+    put(tmp_path, files | {real.SACHS_RAW: files[real.SACHS_RAW].replace(old, new, 1)})
     with pytest.raises(DamagedFileError, match=message):
         real.load_sachs(tmp_path)
 
@@ -382,8 +387,8 @@ def test_a_changed_sachs_table_is_refused(old, new, message, monkeypatch, tmp_pa
 @pytest.mark.parametrize("cells", [CELLS[::-1], CELLS[:-1]])
 def test_sachs_tables_of_different_cells_are_refused(cells, monkeypatch, tmp_path):
     files = {
-        real._RAW: sachs_tables(cells, CONDITIONS[: len(cells)])[real._RAW],
-        real._MIXED: sachs_tables()[real._MIXED],
+        real.SACHS_RAW: sachs_tables(cells, CONDITIONS[: len(cells)])[real.SACHS_RAW],
+        real.SACHS_MIXED: sachs_tables()[real.SACHS_MIXED],
     }
     publish(monkeypatch, files)
     put(tmp_path, files)
@@ -393,9 +398,9 @@ def test_sachs_tables_of_different_cells_are_refused(cells, monkeypatch, tmp_pat
 
 def test_an_unknown_sachs_condition_is_refused(monkeypatch, tmp_path):
     files = sachs_tables()
-    rows = files[real._MIXED].split(b"\n")
+    rows = files[real.SACHS_MIXED].split(b"\n")
     rows[3] = rows[3][:-1] + b"1"  # b2camp on top of the others
-    files[real._MIXED] = b"\n".join(rows)
+    files[real.SACHS_MIXED] = b"\n".join(rows)
     publish(monkeypatch, files)
     put(tmp_path, files)
     with pytest.raises(DamagedFileError, match=r"one of the nine conditions.*line 4"):
@@ -405,8 +410,8 @@ def test_an_unknown_sachs_condition_is_refused(monkeypatch, tmp_path):
 @pytest.mark.parametrize("old", [b"Graph Nodes", b"raf;mek", b"erk -->", b"-->"])
 def test_a_changed_graph_is_refused(old, monkeypatch, tmp_path):
     content = graph_text().replace(old, b"?" * len(old), 1)
-    publish(monkeypatch, {real._GRAPH: content})
-    put(tmp_path, {real._GRAPH: content})
+    publish(monkeypatch, {real.SACHS_EDGES: content})
+    put(tmp_path, {real.SACHS_EDGES: content})
     with pytest.raises(DamagedFileError, match="edges like"):
         real.sachs_graph(tmp_path)
 
@@ -480,10 +485,10 @@ def server(tmp_path, monkeypatch) -> Iterator[tuple[Path, list[str]]]:
         monkeypatch.setenv("IDENTIFIABLE_DATA", str(tmp_path / "cache"))
         monkeypatch.setattr(
             real,
-            "_DOWNLOADS",
+            "DOWNLOADS",
             {
                 key: (f"http://127.0.0.1:{httpd.server_port}/", checksum)
-                for key, (_, checksum) in real._DOWNLOADS.items()
+                for key, (_, checksum) in real.DOWNLOADS.items()
             },
         )
         yield web, asked
@@ -495,7 +500,7 @@ def offer(monkeypatch, web, files):
     """Put files on the server, and their checksums in the table."""
     put(web, files)
     for key, content in files.items():
-        monkeypatch.setitem(real._DOWNLOADS, key, (real._DOWNLOADS[key][0], f"md5:{hashlib.md5(content).hexdigest()}"))
+        monkeypatch.setitem(real.DOWNLOADS, key, (real.DOWNLOADS[key][0], f"md5:{hashlib.md5(content).hexdigest()}"))
 
 
 DOWNLOADS: dict[str, tuple[Callable[..., Sample], dict[str, bytes]]] = {
@@ -504,7 +509,7 @@ DOWNLOADS: dict[str, tuple[Callable[..., Sample], dict[str, bytes]]] = {
         real.load_fashion_mnist,
         {key.replace("mnist/", "fashion_mnist/"): content for key, content in packed(IDX).items()},
     ),
-    "cifar10": (real.load_cifar10, {real._ARCHIVE: gzip.compress(TAR, mtime=0)}),
+    "cifar10": (real.load_cifar10, {real.CIFAR_ARCHIVE: gzip.compress(TAR, mtime=0)}),
     "svhn": (real.load_svhn, {"svhn/train_32x32.mat": MAT}),
     "sachs": (real.load_sachs, sachs_tables()),
 }
@@ -571,11 +576,11 @@ def test_without_pooch_folders_still_work(monkeypatch, tmp_path):
 
 
 def test_every_download_has_a_checksum_of_a_known_kind():
-    for url, checksum in real._DOWNLOADS.values():
+    for url, checksum in real.DOWNLOADS.values():
         assert url.startswith("http")
         assert url.endswith("/")
         assert len(checksum) == (36 if checksum.startswith("md5:") else 64)
-    assert all(len(checksum) in (36, 64) for checksum in real._CONTENTS.values())
+    assert all(len(checksum) in (36, 64) for checksum in real.CONTENTS.values())
 
 
 # The real files
@@ -625,7 +630,7 @@ def test_cifar10_is_cifar10(split, counts, first):
     assert loaded.u[:5].tolist() == first
     packed = loaded.x.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2).reshape(len(loaded), -1)
     record = np.column_stack((loaded.u, np.rint(packed * 255))).astype(np.uint8).tobytes()
-    assert hashlib.sha256(record).hexdigest() in real._CONTENTS.values()
+    assert hashlib.sha256(record).hexdigest() in real.CONTENTS.values()
 
 
 @needs_shared
@@ -662,9 +667,9 @@ REAL_FILES = [
     (MNIST_TEST, "mnist/t10k-labels-idx1-ubyte.gz", "mnist/t10k-images-idx3-ubyte.gz"),
     (real.load_cifar10, "cifar10/data_batch_1.bin.gz", None),
     (CIFAR_TEST, "cifar10/test_batch.bin.gz", None),
-    (real.load_sachs, real._RAW, real._MIXED),
-    (real.load_sachs, real._MIXED, real._RAW),
-    (real.sachs_graph, real._GRAPH, None),
+    (real.load_sachs, real.SACHS_RAW, real.SACHS_MIXED),
+    (real.load_sachs, real.SACHS_MIXED, real.SACHS_RAW),
+    (real.sachs_graph, real.SACHS_EDGES, None),
 ]
 CASES = [(*row, unpack) for row in REAL_FILES for unpack in ((False, True) if row[1].endswith(".gz") else (False,))]
 

@@ -1,5 +1,6 @@
 """Where data come from: simulators, real sets, the user's own tables."""
 
+from identifiable.data.catalogue import Source, catalogue
 from identifiable.data.images import make_balls
 from identifiable.data.real import (
     load_cifar10,
@@ -21,8 +22,10 @@ __all__ = [
     "DIFFICULTIES",
     "Sample",
     "Simulator",
+    "Source",
     "TableReader",
     "TableSummary",
+    "catalogue",
     "describe",
     "load_cifar10",
     "load_digits",

@@ -27,6 +27,15 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 from sklearn import datasets
 
+from identifiable.data.checksums import (
+    CIFAR,
+    CIFAR_ARCHIVE,
+    CONTENTS,
+    DOWNLOADS,
+    SACHS_EDGES,
+    SACHS_MIXED,
+    SACHS_RAW,
+)
 from identifiable.data.sample import FloatArray, IntArray, Sample
 from identifiable.errors import DamagedFileError
 
@@ -34,102 +43,10 @@ Folder = str | os.PathLike[str] | None
 Split = Literal["train", "test"]
 Bytes = NDArray[np.uint8]
 
-_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-_FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
-_CIFAR = "https://www.cs.toronto.edu/~kriz/"
-_SVHN = "http://ufldl.stanford.edu/housenumbers/"
-_SACHS = "https://raw.githubusercontent.com/cmu-phil/example-causal-datasets/"
-# Fixed commits: the graph of the first one lacks the edge pka -> raf.
-_SACHS_DATA = f"{_SACHS}4ba0565b8164b46063daf0f6fba6b94e5a99baf6/real/sachs/data/"
-_SACHS_GRAPH = f"{_SACHS}5ba04e5435e46f4d637013f263fbf894b788895f/real/sachs/ground.truth/"
-_ARCHIVE = "cifar10/cifar-10-binary.tar.gz"
-_RAW = "sachs/sachs.2005.continuous.txt"
-_MIXED = "sachs/sachs.2005.continuous.discrete.experimental.mixed.maximum.2.txt"
-_GRAPH = "sachs/sachs.2005.ground.truth.graph.txt"
-
-# set/file -> (the folder where it is published, checksum of the published file; SHA-256 where nothing else is said)
-_DOWNLOADS: dict[str, tuple[str, str]] = {
-    "mnist/train-images-idx3-ubyte.gz": (_MNIST, "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873"),
-    "mnist/train-labels-idx1-ubyte.gz": (_MNIST, "md5:d53e105ee54ea40749a09fcbcd1e9432"),
-    "mnist/t10k-images-idx3-ubyte.gz": (_MNIST, "md5:9fb629c4189551a2d022fa330f9573f3"),
-    "mnist/t10k-labels-idx1-ubyte.gz": (_MNIST, "md5:ec29112dd5afa0611ce80d1b7f02629c"),
-    "fashion_mnist/train-images-idx3-ubyte.gz": (_FASHION, "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-    "fashion_mnist/train-labels-idx1-ubyte.gz": (_FASHION, "md5:25c81989df183df01b3e8a0aad5dffbe"),
-    "fashion_mnist/t10k-images-idx3-ubyte.gz": (_FASHION, "md5:bef4ecab320f06d8554ea6380940ec79"),
-    "fashion_mnist/t10k-labels-idx1-ubyte.gz": (_FASHION, "md5:bb300cfdad3c16e7a12a480ee83cd310"),
-    _ARCHIVE: (_CIFAR, "md5:c32a1d4ab5d03f1284b67883e8d87530"),
-    "svhn/train_32x32.mat": (_SVHN, "md5:e26dedcc434d2e4c54c9b2d4a06d8373"),
-    "svhn/test_32x32.mat": (_SVHN, "md5:eb5a983be6a315427106f1b164d9cef3"),
-    _RAW: (_SACHS_DATA, "a488589b0f021b2a261ff2c696a908c6823051b0d98693e0fa0e78bb12097063"),
-    _MIXED: (_SACHS_DATA, "c1c4b12bdbb2c5411f7410fa65792a3191500e4b5276df2f7d1bf35a41a42c71"),
-    _GRAPH: (_SACHS_GRAPH, "2406ec0f9cd34bcbcd33fb74282386232330a630dba68c0f2d01a0d985a652b9"),
-}
-
-# (set/file, its length once decompressed) -> checksum of these bytes. Those of MNIST, Sachs, the first CIFAR-10 batch
-# and the first 5,000 CIFAR-10 test images were computed from the files. The others were not at hand: they are the ones
-# other libraries publish and compare with (torchvision's Ruby port for CIFAR-10, whose first batch agrees with ours).
-_CONTENTS: dict[tuple[str, int], str] = {
-    ("mnist/train-images-idx3-ubyte", 47040016): "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    ("mnist/train-labels-idx1-ubyte", 60008): "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    ("mnist/t10k-images-idx3-ubyte", 7840016): "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    ("mnist/t10k-labels-idx1-ubyte", 10008): "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-    ("fashion_mnist/train-images-idx3-ubyte", 47040016): "md5:f4a8712d7a061bf5bd6d2ca38dc4d50a",
-    ("fashion_mnist/train-labels-idx1-ubyte", 60008): "md5:9018921c3c673c538a1fc5bad174d6f9",
-    ("fashion_mnist/t10k-images-idx3-ubyte", 7840016): "md5:8181f5470baa50b63fa0f6fddb340f0a",
-    ("fashion_mnist/t10k-labels-idx1-ubyte", 10008): "md5:15d484375f8d13e6eb1aabb0c3f46965",
-    ("cifar10/data_batch_1.bin", 30730000): "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
-    ("cifar10/data_batch_2.bin", 30730000): "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
-    ("cifar10/data_batch_3.bin", 30730000): "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
-    ("cifar10/data_batch_4.bin", 30730000): "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
-    ("cifar10/data_batch_5.bin", 30730000): "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
-    ("cifar10/test_batch.bin", 30730000): "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
-    ("cifar10/test_batch.bin", 15365000): "81bf0a9715c416403470647beac07e40417e39f3a92de01ec527fbc786ad796a",
-    ("svhn/train_32x32.mat", 182040794): _DOWNLOADS["svhn/train_32x32.mat"][1],
-    ("svhn/test_32x32.mat", 64275384): _DOWNLOADS["svhn/test_32x32.mat"][1],
-    (_RAW, 661897): _DOWNLOADS[_RAW][1],
-    (_MIXED, 700171): _DOWNLOADS[_MIXED][1],
-    (_GRAPH, 391): _DOWNLOADS[_GRAPH][1],
-}
-
 SACHS_PROTEINS = ("raf", "mek", "plc", "pip2", "pip3", "erk", "akt", "pka", "pkc", "p38", "jnk")
 _SACHS_REAGENTS = ("cd3_cd28", "icam2", "aktinhib", "g0076", "psitect", "u0126", "ly", "pma", "b2camp")
 # Six reagents were given on top of anti-CD3/CD28, two without it: SACHS_CONDITIONS[u] is what the cell was given.
 SACHS_CONDITIONS = ("cd3_cd28", *(f"cd3_cd28+{name}" for name in _SACHS_REAGENTS[1:7]), "pma", "b2camp")
-
-
-@dataclass(frozen=True)
-class Source:
-    """One line of the catalogue: where data come from, and which function loads them."""
-
-    name: str
-    what: str
-    rows: int
-    columns: int
-    origin: str
-    licence: str
-    loader: str
-
-
-# In the order of Source's fields.
-REAL_SOURCES: tuple[Source, ...] = (
-    Source("digits", "handwritten digits, 8 x 8", 1797, 64, "UCI, in scikit-learn", "CC BY 4.0", "load_digits"),
-    Source("mnist", "handwritten digits, 28 x 28", 70_000, 784, _MNIST, "CC BY-SA 3.0", "load_mnist"),
-    Source("fashion_mnist", "clothing, 28 x 28", 70_000, 784, _FASHION, "MIT", "load_fashion_mnist"),
-    Source("cifar10", "photographs, 32 x 32 x 3", 60_000, 3072, _CIFAR, "none stated", "load_cifar10"),
-    Source("svhn", "house numbers, 32 x 32 x 3", 99_289, 3072, _SVHN, "non-commercial use only", "load_svhn"),
-    Source("sachs", "proteins in cells, 9 conditions", 7466, 11, _SACHS_DATA, "CC0", "load_sachs"),
-)
-
-
-def catalogue() -> tuple[Source, ...]:
-    """Return what is known about each real data set.
-
-    Examples
-    --------
-    >>> [source.name for source in catalogue()]
-    ['digits', 'mnist', 'fashion_mnist', 'cifar10', 'svhn', 'sachs']
-    """
-    return REAL_SOURCES
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,9 +134,9 @@ def load_sachs(folder: Folder = None, *, log: bool = False) -> Sample:
     log(x + 10) instead, the scale of the published table of conditions (which rounds it to 4 decimals).
     `folder` holds the two tables `sachs.2005.continuous*.txt`. Origin: Sachs et al. 2005, Science 308; CC0.
     """
-    raw_path, mixed_path = _locate(_RAW, folder), _locate(_MIXED, folder)
-    raw = _read_table(raw_path, _RAW, SACHS_PROTEINS)  # (N, 11)
-    mixed = _read_table(mixed_path, _MIXED, SACHS_PROTEINS + _SACHS_REAGENTS)  # (N, 20)
+    raw_path, mixed_path = _locate(SACHS_RAW, folder), _locate(SACHS_MIXED, folder)
+    raw = _read_table(raw_path, SACHS_RAW, SACHS_PROTEINS)  # (N, 11)
+    mixed = _read_table(mixed_path, SACHS_MIXED, SACHS_PROTEINS + _SACHS_REAGENTS)  # (N, 20)
     logs, given = np.log(raw + 10), mixed[:, len(SACHS_PROTEINS) :]
     if len(mixed) != len(raw) or not np.allclose(logs, mixed[:, : len(SACHS_PROTEINS)], rtol=0, atol=5.1e-5):
         raise _damaged(mixed_path, f"the cells of {raw_path.name}, as log(x + 10)", "other cells")
@@ -237,7 +154,7 @@ def sachs_graph(folder: Folder = None) -> KnownGraph:
 
     `folder` holds `sachs.2005.ground.truth.graph.txt`. Origin and licence as for `load_sachs`.
     """
-    path = _locate(_GRAPH, folder)
+    path = _locate(SACHS_EDGES, folder)
     content = path.read_bytes().replace(b"\r\n", b"\n")
     lines = content.decode("latin-1").rstrip("\n").split("\n")
     edges = [re.fullmatch(r"\d+\. (\w+) --> (\w+)", line) for line in lines[4:]]
@@ -246,7 +163,7 @@ def sachs_graph(folder: Folder = None) -> KnownGraph:
     head = ["Graph Nodes:", ";".join(SACHS_PROTEINS), "", "Graph Edges:"]
     if lines[:4] != head or len(pairs) < len(edges) or not names <= set(SACHS_PROTEINS):
         raise _damaged(path, "the eleven proteins, and edges like '1. erk --> akt' among them", "other lines")
-    _check_content(path, _GRAPH, content, always=True)
+    _check_content(path, SACHS_EDGES, content, always=True)
     adjacency = np.zeros((len(SACHS_PROTEINS), len(SACHS_PROTEINS)), dtype=np.int64)
     for cause, effect in pairs:
         adjacency[SACHS_PROTEINS.index(cause), SACHS_PROTEINS.index(effect)] = 1
@@ -282,7 +199,7 @@ def _home(key: str, folder: Folder) -> Path:
 def _locate(key: str, folder: Folder, instead: str = "") -> Path:
     """Return the path of a file, packed or plain: in the user's folder, or in the cache, or downloaded to it."""
     home, name = _home(key, folder), key.partition("/")[2]
-    url, checksum = _DOWNLOADS[key][0] + name, _DOWNLOADS[key][1]
+    url, checksum = DOWNLOADS[key][0] + name, DOWNLOADS[key][1]
     names = tuple(dict.fromkeys((name, name.removesuffix(".gz"))))
     for candidate in names:
         if (home / candidate).is_file():
@@ -322,7 +239,7 @@ def _damaged(path: Path, expected: str, found: str) -> DamagedFileError:
 
 def _check_content(path: Path, key: str, content: bytes, *, always: bool = False) -> None:
     """Refuse bytes that are as many as the published ones but differ; with `always`, any other number of them too."""
-    checksum = _CONTENTS.get((key, len(content)))
+    checksum = CONTENTS.get((key, len(content)))
     if checksum is None and always:
         raise _damaged(path, f"as many bytes as the published {key}", f"{len(content)} bytes")
     if checksum is not None:
@@ -373,22 +290,22 @@ def _read_idx(path: Path, key: str, n_dims: int) -> Bytes:
 def _cifar_batches(folder: Folder, split: str) -> Iterator[tuple[Path, str, bytes]]:
     """Yield path, key and content of each batch, from loose files or else from the archive."""
     names = [f"data_batch_{i}.bin" for i in range(1, 6)] if split == "train" else ["test_batch.bin"]
-    home = _home(_ARCHIVE, folder)
+    home = _home(CIFAR_ARCHIVE, folder)
     loose: dict[str, Path] = {}
     for place in (home, home / "cifar-10-batches-bin"):
         for path in (place / f"{name}{packed}" for name in names for packed in (".gz", "")):
             if path.is_file():
                 loose.setdefault(path.name.removesuffix(".gz"), path)
     # A folder with the archive and only some of its batches is taken for the whole set.
-    if loose and (len(loose) == len(names) or not (home / Path(_ARCHIVE).name).is_file()):
+    if loose and (len(loose) == len(names) or not (home / Path(CIFAR_ARCHIVE).name).is_file()):
         if missing := sorted(set(names[: names.index(max(loose))]) - set(loose)):
             raise FileNotFoundError(
                 f"Expected {', '.join(missing)} (or .gz) in {home} beside {max(loose)}. Add the missing batches from "
-                f"{_CIFAR}, or remove the later ones for a smaller training set."
+                f"{CIFAR}, or remove the later ones for a smaller training set."
             )
         yield from ((loose[name], f"cifar10/{name}", _read(loose[name])) for name in names if name in loose)
         return
-    path = _locate(_ARCHIVE, folder, instead=f" or {names[0]} (or .gz)")
+    path = _locate(CIFAR_ARCHIVE, folder, instead=f" or {names[0]} (or .gz)")
     content = _read(path)
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:

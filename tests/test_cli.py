@@ -1,0 +1,86 @@
+"""The command line as a person meets it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from PIL import Image
+
+import identifiable
+from identifiable import load
+
+COMMAND = [str(Path(sys.executable).parent / "identifiable")]
+
+
+def call(*arguments, cwd=None):
+    environment = os.environ | {"COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, env=environment, check=False)
+
+
+def test_help_names_every_command():
+    result = call("--help")
+    assert result.returncode == 0
+    assert "Latent variables you can trust" in result.stdout
+    for command in ("demo", "datasets"):
+        assert command in result.stdout
+        assert call(command, "--help").returncode == 0
+
+
+def test_no_arguments_show_the_help():
+    assert "Usage: identifiable" in call().stdout
+
+
+def test_version():
+    assert call("--version").stdout == f"identifiable {identifiable.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nonsense",), "No such command 'nonsense'"),
+        (("demo", "--nonsense"), "--nonsense"),
+        (("demo", "--seed", "abc"), "Invalid value for '--seed'"),
+        (("demo", "--seed", "-1"), "Invalid value for '--seed'"),
+    ],
+)
+def test_a_wrong_call_exits_with_2_and_says_why(arguments, words):
+    result = call(*arguments)
+    assert result.returncode == 2
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_error_has_no_traceback_unless_asked_for(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = call("demo", "--output", "file/folder", cwd=tmp_path)
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.stderr
+    assert "Traceback" in call("--debug", "demo", "--output", "file/folder", cwd=tmp_path).stderr
+
+
+def test_datasets_are_listed():
+    result = call("datasets")
+    assert result.returncode == 0
+    for word in ("pdgmm", "make_segments", "sachs", "CC0", "mnist", "load_svhn"):
+        assert word in result.stdout
+
+
+def test_demo_prints_a_table_and_writes_what_it_says(tmp_path):
+    result = call("demo", "-o", "here", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    for word in ("raw x", "PCA", "FastICA", "VAE", "agreement", "MCC", "Written to here"):
+        assert word in result.stdout
+    written = {p.name for p in (tmp_path / "here").iterdir()}
+    assert written == {"latents.csv", "model.safetensors", "history.csv", "results.csv", "recovery.png"}
+    assert all(name in result.stdout for name in written)
+    results = pd.read_csv(tmp_path / "here" / "results.csv").set_index("method")
+    assert results.mcc["FastICA"] > results.mcc["raw x"]
+    model = load(tmp_path / "here" / "model.safetensors", device="cpu")
+    latents = pd.read_csv(tmp_path / "here" / "latents.csv")
+    assert list(latents.columns) == list(model.get_feature_names_out())
+    assert Image.open(tmp_path / "here" / "recovery.png").size[0] > 1000
