@@ -107,7 +107,7 @@ def _write(
     model = fitted[chosen]
     latents = pd.DataFrame(model.transform(test.x), columns=model.get_feature_names_out())
     files = {
-        folder / "latents.csv": f"latents of {len(test)} fresh rows by {chosen}, whose restarts agree most",
+        folder / "latents.csv": f"of {len(test)} fresh rows, by {chosen}: its restarts agree most",
         folder / "model.safetensors": "that model; read it back with identifiable.load",
         folder / "history.csv": "its training, step by step",
         folder / "results.csv": "the table above",
