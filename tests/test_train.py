@@ -352,6 +352,26 @@ def test_resumed_constraint_keeps_its_multiplier(tmp_path):
     np.testing.assert_array_equal(ends[0][1], ends[1][1])
 
 
+def test_resumed_patience_goes_on_counting(tmp_path):
+    """No record after the first is better; patience 5 ends at record 6, interrupted or not."""
+    for stop in (None, 35):
+        net, stops = Free([[0.0]]), [stop]
+
+        def loss(batch, step, net=net, stops=stops):
+            if step.number in stops:
+                stops.clear()
+                raise KeyboardInterrupt
+            return -net.w.sum(1)
+
+        plan = Plan(steps=1000, every=10, patience=5, checkpoint_seconds=0.0)
+        arguments = (net, loss, [torch.zeros(4, 1)], plan)
+        options = {"criterion": lambda net=net: net.w.sum(1), "checkpoint": tmp_path / f"{stop}.safetensors"}
+        if stop is not None:
+            with pytest.raises(KeyboardInterrupt):
+                minimise(*arguments, **options)
+        assert minimise(*arguments, **options).step[-1] == 60
+
+
 @pytest.mark.parametrize("change", ["seed", "data", "plan"])
 def test_a_checkpoint_of_another_problem_is_refused(tmp_path, change):
     net, data, loss = regression()
