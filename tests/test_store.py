@@ -155,5 +155,11 @@ def test_the_header_says_who_wrote_it(path, model):
 
 
 def test_save_to_a_missing_folder_says_so(tmp_path, model):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"the folder '.*no' does not exist\. Create it"):
         save(model, tmp_path / "no" / "m.safetensors")
+
+
+def test_a_written_file_has_the_usual_permissions(path, tmp_path):
+    store.write(path, "note", {}, {})
+    (tmp_path / "usual").write_text("")
+    assert path.stat().st_mode == (tmp_path / "usual").stat().st_mode

@@ -440,6 +440,14 @@ def test_checkpoint_needs_a_seed(tmp_path):
         VAE(checkpoint=tmp_path / "c").fit(np.random.default_rng(0).normal(size=(30, 3)))
 
 
+def test_a_checkpoint_in_a_missing_folder_is_refused_before_training(tmp_path):
+    net, data, loss = regression()
+    before = weights(net)
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        minimise(net, loss, data, Plan(steps=20), checkpoint=tmp_path / "no" / "c.safetensors")
+    assert torch.equal(before, weights(net))
+
+
 # -- progress -----------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ words from JSON, and a SHA-256 over both is compared before anything is returned
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,21 +55,30 @@ def write(path: str | Path, kind: str, header: Mapping[str, Any], tensors: Mappi
     {'mean': 0.5}
     """
     path = Path(path)
+    require_folder(path)
     words = json.dumps(header, sort_keys=True)
     # A copy each: safetensors refuses tensors that share memory.
     plain = {k: t.detach().cpu().clone(memory_format=torch.contiguous_format) for k, t in tensors.items()}
     metadata = {"format": FORMAT, "kind": kind, "header": words, "sha256": _digest(kind, words, plain)}
     content = save(plain, metadata)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
     try:
-        with os.fdopen(handle, "wb") as f:
+        with temporary.open("xb") as f:
             f.write(content)
             f.flush()
             os.fsync(f.fileno())
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def require_folder(path: Path) -> None:
+    """Refuse a path whose folder is not there, before work is done that could not be kept."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"Cannot write {str(path)!r}: the folder {str(path.parent)!r} does not exist. Create it."
+        )
 
 
 def read(path: str | Path, kind: str) -> Contents:

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
+from identifiable import store
 from identifiable.errors import FitFailedError
 from identifiable.train.plan import Constrained, Data, Loss, Plan, Step
 from identifiable.train.state import History, Run, fingerprint_of
@@ -67,8 +68,10 @@ def minimise(
     run = Run(module, data, plan, seed)
     path = Path(checkpoint) if checkpoint is not None else None
     fingerprint = fingerprint_of(run, data, seed) if path is not None else ""
-    if path is not None and path.exists():
-        run.resume(path, fingerprint)
+    if path is not None:
+        store.require_folder(path)
+        if path.exists():
+            run.resume(path, fingerprint)
     started = saved = time.monotonic() - run.seconds
     annealed = {name: torch.zeros((), device=run.device) for name in plan.anneal}
     total, counted = torch.zeros(run.members, device=run.device), 0
