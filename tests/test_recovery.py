@@ -9,6 +9,8 @@ from identifiable.metrics import mcc
 from identifiable.report.plots import plot_recovery
 from identifiable.report.recovery import recovery_table
 
+pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
+
 SETTINGS = {
     "n = 3": lambda seed: make_pdgmm(2000, n=3, random_state=seed),
     "segments": lambda seed: make_segments(2000, n=2, random_state=seed),
@@ -34,10 +36,10 @@ def table():
 def test_rows_are_settings_times_methods_with_the_baselines(table):
     frame = table.to_frame()
     assert frame.groupby("setting", sort=False).method.apply(list).to_dict() == {
-        name: ["raw x", "PCA", "FastICA", "another PCA"] for name in SETTINGS
+        name: ["raw x", "PCA", "FastICA", "SparseUnmixing", "another PCA"] for name in SETTINGS
     }
     assert (frame.seeds == 3).all()
-    assert len(table.runs) == 2 * 4 * 3
+    assert len(table.runs) == 2 * 5 * 3
 
 
 def test_mean_sd_and_worst_are_over_the_seeds(table):
@@ -107,7 +109,7 @@ def test_data_without_latents_are_refused():
 def test_baselines_are_what_they_say():
     sample = make_pdgmm(5000, n=4, random_state=0)
     fitted = {name: model.fit(sample.x) for name, model in baselines(4).items()}
-    assert list(fitted) == ["raw x", "PCA", "FastICA"]
+    assert list(fitted) == ["raw x", "PCA", "FastICA", "SparseUnmixing"]
     np.testing.assert_allclose(fitted["raw x"].transform(sample.x), sample.x - sample.x.mean(0))
     for model in fitted.values():
         np.testing.assert_allclose(model.inverse_transform(model.transform(sample.x)), sample.x, atol=1e-8)

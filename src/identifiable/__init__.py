@@ -2,15 +2,18 @@
 
 __version__ = "0.1.0"
 
+from identifiable.certify import Certificate, Check, Level, certify
 from identifiable.data.sample import Sample
 from identifiable.errors import DamagedFileError, DataError, FitFailedError, RecoveryWarning
 from identifiable.estimators import (
     VAE,
     BetaTCVAE,
     BetaVAE,
+    DegenerateGaussianMixture,
     IndependentComponents,
     PrincipalComponents,
     RawData,
+    SparseUnmixing,
     baselines,
 )
 from identifiable.estimators.base import Stability
@@ -22,19 +25,25 @@ __all__ = [
     "VAE",
     "BetaTCVAE",
     "BetaVAE",
+    "Certificate",
+    "Check",
     "DamagedFileError",
     "DataError",
+    "DegenerateGaussianMixture",
     "FitFailedError",
     "History",
     "IndependentComponents",
+    "Level",
     "Mixture",
     "PrincipalComponents",
     "RawData",
     "RecoveryWarning",
     "Sample",
+    "SparseUnmixing",
     "Stability",
     "__version__",
     "baselines",
+    "certify",
     "load",
     "save",
 ]

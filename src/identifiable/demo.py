@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from identifiable.data.sample import Sample
 from identifiable.data.simulate import make_pdgmm
-from identifiable.estimators import VAE, BetaTCVAE, BetaVAE
+from identifiable.estimators import VAE, BetaTCVAE, BetaVAE, SparseUnmixing
 from identifiable.estimators.base import LatentModel
 from identifiable.estimators.baselines import baselines
 from identifiable.persist import save
@@ -54,6 +54,9 @@ def run_demo(folder: str | Path = "identifiable-demo", *, random_state: int = 0,
             fitted[name] = clone(model)
             runs.append(recover("demo", name, fitted[name], sample, test, random_state))
     console.print(_table(runs, fitted))
+    sparse = fitted["SparseUnmixing"]
+    assert isinstance(sparse, SparseUnmixing)
+    console.print(Panel(str(sparse.certificate_), title="What SparseUnmixing can promise here"))
     chosen = max(_models(random_state), key=lambda name: fitted[name].stability_.score)
     files = _write(folder, runs, fitted, chosen, test)
     console.print(f"\nWritten to [bold]{folder}[/bold]:")

@@ -21,9 +21,13 @@ import identifiable
 from identifiable import estimators, store
 from identifiable.errors import DamagedFileError
 from identifiable.estimators.base import LatentModel, Stability, resolve_device
+from identifiable.estimators.sparse_unmixing import Masks
+from identifiable.mixture import Mixture
 from identifiable.train import History
 
-_RESULTS = {c.__name__: c for c in (History, Stability)}  # the small typed results an estimator may hold
+_RESULTS = {
+    c.__name__: c for c in (History, Masks, Mixture, Stability)
+}  # the small typed results an estimator may hold
 
 
 def save(model: LatentModel, path: str | Path) -> None:
@@ -76,7 +80,8 @@ def load(path: str | Path, *, device: str = "auto") -> LatentModel:
         )
     parameters = {k: _decode(v, tensors) for k, v in header["parameters"].items()}
     model: LatentModel = getattr(estimators, name)(**parameters)
-    model.device = device
+    if "device" in parameters:
+        model.device = device
     modules = {}
     for attribute, value in header["fitted"].items():
         if isinstance(value, dict) and "module" in value:

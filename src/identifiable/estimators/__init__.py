@@ -1,6 +1,18 @@
 """One method, one file."""
 
 from identifiable.estimators.baselines import IndependentComponents, PrincipalComponents, RawData, baselines
+from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
+from identifiable.estimators.sparse_unmixing import SparseUnmixing
 from identifiable.estimators.vae import VAE, BetaTCVAE, BetaVAE
 
-__all__ = ["VAE", "BetaTCVAE", "BetaVAE", "IndependentComponents", "PrincipalComponents", "RawData", "baselines"]
+__all__ = [
+    "VAE",
+    "BetaTCVAE",
+    "BetaVAE",
+    "DegenerateGaussianMixture",
+    "IndependentComponents",
+    "PrincipalComponents",
+    "RawData",
+    "SparseUnmixing",
+    "baselines",
+]

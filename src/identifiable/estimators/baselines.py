@@ -1,6 +1,6 @@
-"""The trivial baselines every recovery table shows: raw x, principal components, FastICA.
+"""The trivial baselines every recovery table shows: raw x, principal components, FastICA; `SparseUnmixing` joins them.
 
-All three are affine: z = W (x - mean), with the Gaussian density N(mean, C) of x as their label-free score, C the
+These three are affine: z = W (x - mean), with the Gaussian density N(mean, C) of x as their label-free score, C the
 covariance of probabilistic PCA with n_latents components (Tipping & Bishop 1999): FastICA is a rotation of the same
 subspace and has the same one.
 """
@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from identifiable.data.sample import FloatArray
 from identifiable.errors import DataError
 from identifiable.estimators.base import LatentModel, Stability, hold_out
+from identifiable.estimators.sparse_unmixing import SparseUnmixing
 
 EIGENVALUE_FLOOR = 1e-10  # of the covariance, relative to its largest eigenvalue: keeps the density finite
 
@@ -189,17 +190,18 @@ class IndependentComponents(_Baseline):
 
 
 def baselines(n_latents: int | None = None, *, random_state: int | None = 0) -> dict[str, LatentModel]:
-    """Return the trivial baselines, unfitted, by the names the tables use.
+    """Return the linear baselines, unfitted, by the names the tables use.
 
     Examples
     --------
     >>> list(baselines(5))
-    ['raw x', 'PCA', 'FastICA']
+    ['raw x', 'PCA', 'FastICA', 'SparseUnmixing']
     """
     return {
         "raw x": RawData(),
         "PCA": PrincipalComponents(n_latents),
         "FastICA": IndependentComponents(n_latents, random_state=random_state),
+        "SparseUnmixing": SparseUnmixing(n_latents, n_restarts=2, random_state=random_state),
     }
 
 

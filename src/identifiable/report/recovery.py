@@ -125,10 +125,11 @@ def recovery_table(
     >>> settings = {"n = 3": lambda seed: make_pdgmm(1000, n=3, random_state=seed)}
     >>> table = recovery_table(settings, {}, seeds=[0, 1], published={"n = 3": 0.96}, verbose=0)
     >>> table.to_frame()[["method", "seeds", "published"]]
-        method  seeds  published
-    0    raw x      2       0.96
-    1      PCA      2       0.96
-    2  FastICA      2       0.96
+               method  seeds  published
+    0           raw x      2       0.96
+    1             PCA      2       0.96
+    2         FastICA      2       0.96
+    3  SparseUnmixing      2       0.96
     """
     runs = []
     cells = [(name, make, seed) for name, make in settings.items() for seed in seeds]

@@ -1,0 +1,137 @@
+"""What a certificate is, whichever paper it rests on."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from identifiable.errors import listed
+
+Verdict = Literal["holds", "fails", "cannot tell"]
+Blocks = tuple[tuple[int, ...], ...]
+
+
+class Level(IntEnum):
+    """How far latents are identified, from weakest to strongest: none < ATwC < AT < blocks < PS.
+
+    Examples
+    --------
+    >>> print(Level.ATWC, Level.ATWC < Level.BLOCKS)
+    ATwC True
+    """
+
+    NONE = 0
+    ATWC = 1
+    AT = 2
+    BLOCKS = 3
+    PS = 4
+
+    def __str__(self) -> str:
+        return ("none", "ATwC", "AT", "blocks", "PS")[self]
+
+
+_MEANING = {
+    Level.NONE: "no theorem used here guarantees that the latents can be recovered",
+    Level.ATWC: "within each component the latents are recovered up to an affine map, but the map may change from "
+    "component to component",
+    Level.AT: "the latents are recovered up to one affine map of all of them together; single latents are not told "
+    "apart",
+    Level.BLOCKS: "the sparsest representation recovers groups of latents, not always single latents within a group",
+    Level.PS: "the sparsest representation recovers every latent up to order, sign, scale and shift",
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One assumption: what it says, the number looked at, its threshold, the verdict, and the verdict in words.
+
+    `statistic` and `threshold` are None where nothing was measured.
+    """
+
+    name: str
+    statement: str
+    statistic: float | None
+    threshold: float | None
+    verdict: Verdict
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What is identified, by which theorem, and the checks behind it.
+
+    Attributes
+    ----------
+    level : what follows from the checks that hold. What is a matter of the mixing or decoder and was not told
+        (`injective=None`) is a premise, and counts as given.
+    at_best : what would follow if every check that cannot be told held; equal to `level` where all can be told.
+    theorem : the theorem that gives `level`, "" for none.
+    checks : one per assumption.
+    blocks : groups of latents, as columns of `basis`, each recovered free of the other groups. Singletons for PS, one
+        group for AT, none below. Latents that never vary are in no block.
+    pure : parts of the blocks that are recovered free of all other latents; differs from `blocks` only where some
+        latents are active whenever others are.
+    shift : a point t in the support of every component (n,), None where there is none.
+    basis : the basis shared by all supports, as columns (n, n); the identity where it is the standard one, None where
+        there is none. Supports are t + span of some columns; the identified latents are basis^-1 (z - t).
+    estimated : whether the mixture was learnt.
+    """
+
+    level: Level
+    at_best: Level
+    theorem: str
+    checks: tuple[Check, ...]
+    blocks: Blocks
+    pure: Blocks
+    shift: NDArray[np.float64] | None
+    basis: NDArray[np.float64] | None
+    estimated: bool
+
+    def __getitem__(self, name: str) -> Check:
+        """Return the check of this name."""
+        return next(check for check in self.checks if check.name == name)
+
+    @property
+    def standard(self) -> bool:
+        """Whether the identified latents are the given coordinates."""
+        return self.basis is not None and np.array_equal(self.basis, np.eye(len(self.basis)))
+
+    def __str__(self) -> str:
+        meaning = _MEANING[self.level]
+        if self.level >= Level.BLOCKS and not self.standard:
+            meaning += "; 'latents' are the coordinates in the sparse basis (columns of `basis`), not the given ones"
+        lines = [f"Identified up to: {self.level}" + (f", by {self.theorem}" if self.theorem else ""), f"  {meaning}."]
+        if self.at_best > self.level:
+            lines.append(f"  At best: {self.at_best}, if everything that cannot be told holds.")
+        if self.level == Level.BLOCKS:
+            lines.append(f"  Blocks: {_groups(self.blocks)}.")
+            if self.pure != self.blocks:
+                lines.append(f"  Recovered on their own: {_groups(self.pure)}.")
+        lines.append("Checks:")
+        lines += [f"  {check.name} {check.verdict}: {check.sentence}" for check in self.checks]
+        if self.estimated:
+            lines.append(
+                "This certificate rests on estimates: the mixture was learnt, and the verdicts are about what was "
+                "learnt, not about what made the data."
+            )
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain lists, numbers and strings, for JSON."""
+        return {
+            "level": str(self.level),
+            "at_best": str(self.at_best),
+            "theorem": self.theorem,
+            "checks": [dict(vars(check)) for check in self.checks],
+            "blocks": [list(block) for block in self.blocks],
+            "pure": [list(block) for block in self.pure],
+            "shift": None if self.shift is None else self.shift.tolist(),
+            "basis": None if self.basis is None else self.basis.tolist(),
+            "estimated": self.estimated,
+        }
+
+
+def _groups(blocks: Blocks) -> str:
+    return listed(["{" + ", ".join(map(str, block)) + "}" for block in blocks], most=20)

@@ -1,0 +1,314 @@
+r"""Sparse unmixing: the affine map under which every latent rests at one value as often as possible.
+
+Model: x = z A + c with latents that are exactly at rest, z_i = r_i, in a share of the samples. Then
+
+    z_hat = W x - offset,    rows of W the hyperplanes {x : w_i·x = offset_i} that hold the samples at rest,
+
+is z up to order and scale, with the rest value moved to 0. This is the last step of Theorem 3.9 of Xu et al. (2026): an
+affine representation as sparse as the true latents is a permutation and scaling of them, if for every latent the others
+are active without it (assumption 3.8b). Where that fails, latents that are always active together form a block
+(App. E.5), and only the block's span is found.
+
+The rows are found one hyperplane at a time, exactly where the data are exact (`hyperplanes.py`). On a nonlinear
+mixture, where nothing rests exactly, the result is the best of several smooth starts: a baseline and an initialiser.
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from identifiable.certify import Certificate, Check, Level, certify
+from identifiable.data.sample import FloatArray
+from identifiable.errors import RecoveryWarning
+from identifiable.estimators.base import LatentModel, is_integer
+from identifiable.estimators.hyperplanes import Found, find_hyperplanes
+from identifiable.mixture import Mixture
+
+RANK_TOLERANCE = 1e-9  # eigenvalues of the correlation matrix below this share of the largest are zero
+MOST_COMPONENTS = 500  # patterns of activity that get a component of their own
+SMOOTHING = 0.01  # standard deviation of the spike in the density, in units of a latent's own
+MOST_ROWS = 20_000  # rows the hyperplanes are searched on (100 per latent where that is more)
+
+
+@dataclass(frozen=True)
+class Masks:
+    """The distinct patterns of activity (J, n), most frequent first, and their shares (J,) of the samples."""
+
+    patterns: NDArray[np.bool_]
+    frequencies: NDArray[np.float64]
+
+
+class SparseUnmixing(LatentModel):
+    """Find the affine map under which every latent rests at zero as often as possible.
+
+    Parameters
+    ----------
+    n_latents : number of latents; None: the rank of X. With more than the rank, the surplus is reported in `unused_`
+        and stays at zero.
+    n_restarts : independent searches, compared by `stability_`; one suffices where all rows are verified.
+    random_state, device, verbose : as everywhere; the search runs on the CPU.
+    max_rounds : rounds of starts before the search gives up.
+
+    Attributes
+    ----------
+    components_, offset_ : (n, d) and (n,): z = W x - offset, unit variance, zero at rest.
+    mixing_, origin_ : (d, n) and (d,): x = mixing z + origin; `origin_` is where everything rests.
+    n_found_ : latents whose hyperplane was verified, or that belong to a verified block; fewer than asked for also
+        raises a `RecoveryWarning`.
+    rest_scale_ : (n,) width of the spike at zero, in units of the latent's standard deviation.
+    active_share_, active_mean_, active_scale_ : (n,) how often a latent is active, and its moments then.
+    masks_ : `Masks`, the patterns of activity in the training data.
+    mixture_ : `Mixture` of the latents, a component per pattern that is frequent enough to have its own moments.
+    certificate_ : `Certificate`: what is identified, the mixing being affine, and why.
+    blocks_ : groups of latents that are always active together, and so only jointly identified.
+    unused_ : latents asked for beyond the rank of X.
+    stability_, fit_status_ : agreement between restarts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from identifiable.data import make_pdgmm
+    >>> from identifiable.metrics import mcc
+    >>> sample = make_pdgmm(2000, n=5, delta=2, layers=1, random_state=0)  # layers=1: an affine mixing
+    >>> model = SparseUnmixing(random_state=0).fit(sample.x)
+    >>> model.n_found_, round(mcc(sample.z, model.transform(sample.x)), 6)
+    (5, 1.0)
+    >>> bool((model.active(sample.x).sum(1) == 2).all())  # half of five, rounded down
+    True
+
+    References
+    ----------
+    Xu, Lachapelle & Magliacane, Identifiability of potentially degenerate Gaussian mixture models with piecewise affine
+    mixing, AISTATS 2026.
+    """
+
+    components_: NDArray[np.float64]
+    offset_: NDArray[np.float64]
+    mixing_: NDArray[np.float64]
+    origin_: NDArray[np.float64]
+    rest_scale_: NDArray[np.float64]
+    active_share_: NDArray[np.float64]
+    active_mean_: NDArray[np.float64]
+    active_scale_: NDArray[np.float64]
+    residual_: NDArray[np.float64]
+    mean_: NDArray[np.float64]
+    log_det_: float
+    masks_: Masks
+    mixture_: Mixture
+    blocks_: tuple[tuple[int, ...], ...]
+    unused_: tuple[int, ...]
+    n_found_: int
+
+    def __init__(
+        self,
+        n_latents: int | None = None,
+        *,
+        n_restarts: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "auto",
+        verbose: int = 1,
+        max_rounds: int = 6,
+    ) -> None:
+        self.n_latents = n_latents  # type: ignore[assignment]
+        self.n_restarts = n_restarts
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.max_rounds = max_rounds
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Find the map on X (N, d). y is ignored."""
+        self._check_common_parameters()
+        self._require("max_rounds", is_integer(self.max_rounds, 1), "an integer >= 1")
+        X = self._check_training_data(X)
+        seed = self._seed()
+        reduction = _Reduction.of(X, self.n_latents)
+        rows = _some_rows(len(X), max(MOST_ROWS, 100 * reduction.n), seed)
+        reduced = reduction.reduce(X[rows])
+        found = [
+            find_hyperplanes(reduced, reduction.variances, seed=seed + r, max_rounds=self.max_rounds)
+            for r in range(self.n_restarts)
+        ]
+        held = reduced[:1000]
+        kept = found[self._settle(np.stack([held @ f.rows[:, :-1].T + f.rows[:, -1] for f in found]))]
+        self._set_map(kept, reduction, reduced)
+        self._set_activity(kept, X)
+        if self.n_found_ < reduction.n:
+            warnings.warn(
+                f"SparseUnmixing: {self.n_found_} of {reduction.n} latents were seen to rest; the others are the best "
+                "of several starts. The data are noisy or not an affine mixture, or max_rounds is too small.",
+                RecoveryWarning,
+                stacklevel=2,
+            )
+        return self
+
+    @property
+    def certificate_(self) -> Certificate:
+        """What is identified for this fit, under the premise that the mixing is affine."""
+        check_is_fitted(self)
+        n = self._n_features_out - len(self.unused_)
+        if self.n_found_ == n:
+            return certify(self.mixture_, estimated=True, injective=True, affine=True)
+        resting = Check(
+            name="rest",
+            statement="every latent rests exactly at one value in a share of the samples",
+            statistic=self.n_found_ / n,
+            threshold=1.0,
+            verdict="fails",
+            sentence=f"Only {self.n_found_} of {n} latents were seen to rest: the data are noisy or no affine mixture.",
+        )
+        return Certificate(Level.NONE, Level.NONE, "", (resting,), (), (), None, None, True)
+
+    def transform(self, X: ArrayLike) -> FloatArray:
+        """Return the latents W x - offset, (N, n), zero where they rest."""
+        X = self._check_new_data(X)
+        z: FloatArray = (X @ self.components_.T - self.offset_).astype(X.dtype)
+        return z
+
+    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
+        """Return mixing z + origin, (N, d): the rows whose latents are Z, in the affine span of the training data."""
+        Z = self._check_latents(Z)
+        x: FloatArray = (Z @ self.mixing_.T + self.origin_).astype(Z.dtype)
+        return x
+
+    def active(self, X: ArrayLike) -> NDArray[np.bool_]:
+        """Return which latents are active in each row, (N, n): farther from zero than five widths of the spike."""
+        moving: NDArray[np.bool_] = np.abs(np.asarray(self.transform(X))) > 5 * self.rest_scale_
+        return moving
+
+    def score_samples(self, X: ArrayLike) -> FloatArray:
+        """Return the log-density of each row (N,), in nats, at a smoothing of .01.
+
+        Σ_i log[(1 - p_i) N(z_i; 0, e_i²) + p_i N(z_i; m_i, s_i²)] + log|det|, e_i = max(rest_scale_i, .01): an exact
+        spike has no density. The latents count as independent; columns beyond the latents are Gaussian.
+        """
+        X = self._check_new_data(X)
+        used = [i for i in range(self._n_features_out) if i not in self.unused_]
+        z = (X @ self.components_.T - self.offset_)[:, used]
+        spike = np.maximum(self.rest_scale_[used], SMOOTHING)
+        share = np.clip(self.active_share_[used], 1e-3, 1 - 1e-3)
+        resting = np.log(1 - share) + norm.logpdf(z, scale=spike)
+        moving = np.log(share) + norm.logpdf(z, self.active_mean_[used], np.maximum(self.active_scale_[used], spike))
+        value: FloatArray = np.logaddexp(resting, moving).sum(1) + self.log_det_
+        value += norm.logpdf((X - self.mean_) @ self.residual_.T).sum(1)
+        return value
+
+    def score(self, X: ArrayLike, y: Any = None) -> float:
+        """Return the mean log-density of the rows of X (see `score_samples`); higher is better. y is ignored."""
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> FloatArray:
+        """Draw rows (n_samples, d): a pattern of activity by its frequency, Gaussian values for what is active."""
+        generator = check_random_state(random_state)
+        pattern = generator.choice(len(self.masks_.frequencies), size=n_samples, p=self.masks_.frequencies)
+        values = self.active_mean_ + self.active_scale_ * generator.standard_normal((n_samples, self._n_features_out))
+        return self.inverse_transform(np.where(self.masks_.patterns[pattern], values, 0.0))
+
+    def _set_map(self, found: Found, reduction: "_Reduction", reduced: NDArray[np.float64]) -> None:
+        """Put the rows found into the units of X, each latent with unit variance and at rest at zero."""
+        n, d = reduction.n, len(reduction.mean)
+        t = reduced @ found.rows[:, :n].T + found.rows[:, n]
+        size = t.std(0)
+        rows, shifts = found.rows[:, :n] / size[:, None], found.rows[:, n] / size
+        self.components_ = rows @ reduction.vectors[:, :n].T / reduction.scale
+        self.offset_ = self.components_ @ reduction.mean - shifts
+        self.mixing_ = reduction.scale[:, None] * (reduction.vectors[:, :n] @ np.linalg.inv(rows))
+        self.origin_ = reduction.mean - self.mixing_ @ shifts
+        left = np.sqrt(reduction.residual_variance)
+        self.residual_ = reduction.vectors[:, n:].T / reduction.scale / left
+        log_det = np.linalg.slogdet(rows)[1] - np.log(reduction.scale).sum() - (d - n) * np.log(left)
+        self.log_det_ = float(log_det)
+        self.mean_ = reduction.mean
+        surplus = 0 if self.n_latents is None else max(0, self.n_latents - n)
+        self.unused_ = tuple(range(n, n + surplus))
+        self.components_ = np.vstack([self.components_, np.zeros((surplus, d))])
+        self.offset_ = np.r_[self.offset_, np.zeros(surplus)]
+        self.mixing_ = np.c_[self.mixing_, np.zeros((d, surplus))]
+
+    def _set_activity(self, found: Found, X: FloatArray) -> None:
+        """Measure where and how often each latent rests, and the patterns of activity."""
+        self.n_found_ = found.verified
+        z = X @ self.components_.T - self.offset_
+        self.rest_scale_ = np.array([_spike_width(column) for column in z.T])
+        moving = np.abs(z) > 5 * self.rest_scale_
+        count = np.maximum(moving.sum(0), 1)
+        self.active_share_ = moving.mean(0)
+        self.active_mean_ = (z * moving).sum(0) / count
+        self.active_scale_ = np.sqrt((((z - self.active_mean_) ** 2) * moving).sum(0) / count)
+        patterns, counts = np.unique(moving, axis=0, return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        self.masks_ = Masks(patterns[order], counts[order] / len(X))
+        self.mixture_ = _mixture(z, moving, patterns[order][:MOST_COMPONENTS], counts[order][:MOST_COMPONENTS])
+        self.blocks_ = found.blocks
+
+
+@dataclass(frozen=True)
+class _Reduction:
+    """Standardised principal components: y = ((x - mean) / scale) vectors[:, :n]; noise in it is isotropic."""
+
+    mean: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    vectors: NDArray[np.float64]
+    variances: NDArray[np.float64]
+    residual_variance: float
+
+    @property
+    def n(self) -> int:
+        return len(self.variances)
+
+    @classmethod
+    def of(cls, X: FloatArray, n_latents: int | None) -> "_Reduction":
+        mean, scale = X.mean(0, dtype=np.float64), X.std(0, dtype=np.float64)
+        standard = (X - mean) / scale
+        values, vectors = np.linalg.eigh(standard.T @ standard / len(X))
+        values, vectors = values[::-1], vectors[:, ::-1]
+        rank = int((values > RANK_TOLERANCE * values[0]).sum())
+        n = rank if n_latents is None else min(n_latents, rank)
+        rest = float(max(values[n:].mean(), 1e-10)) if n < len(values) else 1.0
+        return cls(mean, scale, vectors, values[:n].copy(), rest)
+
+    def reduce(self, X: FloatArray) -> NDArray[np.float64]:
+        y: NDArray[np.float64] = ((X - self.mean) / self.scale) @ self.vectors[:, : self.n]
+        return y
+
+
+def _some_rows(rows: int, most: int, seed: int) -> NDArray[np.intp]:
+    if rows <= most:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
+
+
+def _mixture(z: FloatArray, moving: NDArray[np.bool_], patterns: NDArray[np.bool_], counts: NDArray[Any]) -> Mixture:
+    """Return weights, means and covariances per pattern; what rests is exactly at zero."""
+    frequent = counts >= np.maximum(2 * patterns.sum(1), 2)
+    if not frequent.any():
+        frequent[:1] = True
+    means, covariances = [], []
+    for pattern in patterns[frequent]:
+        own = np.where(pattern, z[(moving == pattern).all(1)], 0.0)
+        means.append(own.mean(0))
+        covariances.append((own - means[-1]).T @ (own - means[-1]) / len(own))
+    return Mixture(counts[frequent] / counts[frequent].sum(), means, covariances)
+
+
+def _spike_width(z: FloatArray) -> float:
+    """Return the standard deviation of the spike at zero: of the band whose density stands out most from its sides."""
+    size = float(z.std()) or 1.0
+    ordered = np.sort(np.abs(z))
+    widths = size * np.geomspace(1e-9, 0.3, 60)
+    inner, outer = np.searchsorted(ordered, widths), np.searchsorted(ordered, 3 * widths)
+    enough = inner >= max(5, 0.02 * len(z))
+    sharpness = np.where(enough, inner / ((outer - inner) / 2 + 1), 0)
+    band = widths[sharpness >= 0.9 * sharpness.max()][0] if enough.any() else widths[-1]
+    inside = ordered[ordered < band]
+    return float(max(np.sqrt(np.mean(inside**2)), 1e-9 * size)) if len(inside) else float(band)

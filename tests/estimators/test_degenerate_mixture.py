@@ -1,0 +1,272 @@
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import multivariate_normal
+from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
+from sklearn.mixture import GaussianMixture
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from identifiable.data import make_gmm, make_pdgmm
+from identifiable.estimators._subspaces import flat_groups
+from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture, _coincident_merged, _joined
+from identifiable.mixture import Mixture
+
+
+@parametrize_with_checks([DegenerateGaussianMixture(random_state=0)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def line_and_plane():
+    """A line and a plane in R^4, 300 and 500 rows."""
+    rng = np.random.default_rng(3)
+    line = rng.normal(size=(300, 1)) @ [[1.0, 1, 0, 2]] + [1, 0, 0, 0]
+    plane = rng.normal(size=(500, 2)) @ [[1.0, 0, 1, 0], [0, 2, 1, 1]] - 1
+    return np.vstack([line, plane]), np.repeat([0, 1], [300, 500])
+
+
+@pytest.fixture(scope="module")
+def fitted(line_and_plane):
+    return DegenerateGaussianMixture(random_state=0).fit(line_and_plane[0])
+
+
+def affine(z, seed):
+    rng = np.random.default_rng(seed)
+    return z @ rng.normal(size=(z.shape[1], z.shape[1])) + 5 * rng.normal(size=z.shape[1])
+
+
+def assert_found(model, sample, rank):
+    assert adjusted_rand_score(sample.component, model.labels_) >= 0.99
+    assert model.n_components_ == len(np.unique(sample.component))
+    assert (model.ranks_ == rank).all()
+
+
+def test_published_latents_are_found_at_full_size():
+    sample = make_pdgmm(20_000, n=10, rho=50, random_state=0)
+    assert_found(DegenerateGaussianMixture(random_state=0, n_restarts=2).fit(sample.z), sample, 5)
+
+
+@pytest.mark.parametrize(
+    ("law", "rank"),
+    [({"rho": 50}, 3), ({"rho": "1 var"}, 1), ({"rho": 50, "delta": 2}, 3), ({"rho": 50, "theta": 30}, 3)],
+    ids=str,
+)
+def test_latents_are_found(law, rank):
+    sample = make_pdgmm(3000, n=6, random_state=1, **law)
+    assert_found(DegenerateGaussianMixture(random_state=1, n_restarts=2).fit(sample.z), sample, rank)
+
+
+def test_affine_maps_do_not_change_the_labels():
+    sample = make_pdgmm(3000, n=6, rho=50, random_state=0)
+    model = DegenerateGaussianMixture(random_state=0, n_restarts=2)
+    plain, mapped = clone(model).fit(sample.z), clone(model).fit(affine(sample.z, seed=0))
+    assert_found(mapped, sample, 3)
+    assert adjusted_rand_score(plain.labels_, mapped.labels_) == 1.0
+
+
+def test_components_are_found_under_noise():
+    """One per cent of noise: the floor is the noise, and the ranks are those without it."""
+    sample = make_pdgmm(4000, n=6, rho=50, random_state=0)
+    noise = 0.01 * sample.z.std()
+    x = sample.z + noise * np.random.default_rng(0).normal(size=sample.z.shape)
+    model = DegenerateGaussianMixture(random_state=0, n_restarts=2).fit(x)
+    assert model.noise_floor_ == pytest.approx(noise, rel=0.05)
+    assert model.n_components_ == len(np.unique(sample.component))
+    assert (model.ranks_ == 3).all()
+    assert adjusted_rand_score(sample.component, model.labels_) > 0.9
+
+
+def test_flats_in_general_position_are_found():
+    """No common point, no common basis, ranks 1 to 3 in R^6."""
+    rng = np.random.default_rng(0)
+    ranks = [1, 2, 3, 1, 2, 3, 2]
+    x = np.vstack([rng.normal(size=(200, r)) @ rng.normal(size=(r, 6)) + rng.normal(size=6) for r in ranks])
+    component = np.repeat(np.arange(len(ranks)), 200)
+    model = DegenerateGaussianMixture(random_state=0, n_restarts=2).fit(x)
+    assert adjusted_rand_score(component, model.labels_) >= 0.99
+    assert [model.ranks_[model.predict(x[i : i + 1])[0]] for i in range(100, 1400, 200)] == ranks
+
+
+def test_two_gaussians_on_one_flat_are_told_apart():
+    rng = np.random.default_rng(0)
+    on_plane = np.vstack([rng.normal(size=(300, 2)) - 4, rng.normal(size=(300, 2)) + 4])
+    model = DegenerateGaussianMixture(random_state=0).fit(on_plane @ rng.normal(size=(2, 5)))
+    assert model.ranks_.tolist() == [2, 2]
+    assert adjusted_rand_score(np.repeat([0, 1], 300), model.labels_) > 0.99
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("number", [4, None])
+def test_full_rank_mixtures_are_fitted_as_well_as_scikit_learn_fits_them(seed, number):
+    z = make_gmm(3000, n=3, components=4, factorial=False, random_state=seed).z
+    train, held = z[:2000], z[2000:]
+    best = GaussianMixture(4, n_init=10, tol=1e-4, random_state=0).fit(train)
+    model = DegenerateGaussianMixture(number, random_state=0).fit(train)
+    assert (model.ranks_ == 3).all()
+    assert model.score(held) > best.score(held) - 0.02
+
+
+def test_parameters_are_those_of_the_rows(line_and_plane, fitted):
+    x, component = line_and_plane
+    for c in (0, 1):
+        rows, j = x[component == c], fitted.predict(x[component == c])[0]
+        assert fitted.weights_[j] == pytest.approx(len(rows) / len(x))
+        np.testing.assert_allclose(fitted.means_[j], rows.mean(0), atol=1e-10)
+        np.testing.assert_allclose(fitted.covariances_[j], np.cov(rows.T, ddof=0), atol=1e-10)
+    assert fitted.ranks_.tolist() == [2, 1]
+    assert isinstance(fitted.mixture_, Mixture)
+    np.testing.assert_array_equal(fitted.mixture_.means, fitted.means_)
+
+
+def test_density_is_that_of_the_mixture_plus_the_floor(line_and_plane):
+    """log sum_j w_j N(x; mu_j, S_j + s² I), against scipy."""
+    x, _ = line_and_plane
+    model = DegenerateGaussianMixture(2, noise_floor=0.05, random_state=0).fit(x)
+    assert model.noise_floor_ == pytest.approx(0.05)
+    new = x[::7] + 0.1 * np.random.default_rng(0).normal(size=x[::7].shape)
+    parts = [
+        w * multivariate_normal(m, s + 0.05**2 * np.eye(4)).pdf(new)
+        for w, m, s in zip(model.weights_, model.means_, model.covariances_, strict=True)
+    ]
+    np.testing.assert_allclose(model.score_samples(new), np.log(sum(parts)), rtol=1e-8)
+    np.testing.assert_allclose(model.predict_proba(new), np.transpose(parts) / np.sum(parts, 0)[:, None], atol=1e-8)
+    assert model.score(new) == pytest.approx(model.score_samples(new).mean())
+    numbers = 1 + 2 * 4 + (3 + 2 * 2) + (1 + 3) + 1  # weight, means, covariances of rank 2 and 1, floor
+    assert model.bic(new) == pytest.approx(numbers * np.log(len(new)) - 2 * np.log(sum(parts)).sum())
+
+
+def test_density_integrates_to_one():
+    t = np.random.default_rng(0).normal(size=(200, 1))
+    model = DegenerateGaussianMixture(1, noise_floor=0.2, random_state=0).fit(t @ [[1.0, 0.5]])
+    axis = np.linspace(-8, 8, 801)
+    grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+    assert np.exp(model.score_samples(grid)).sum() * (axis[1] - axis[0]) ** 2 == pytest.approx(1, abs=1e-3)
+
+
+def test_samples_have_the_parameters_and_lie_on_the_flats(fitted):
+    x, component = fitted.sample(20_000, random_state=0)
+    np.testing.assert_array_equal(fitted.predict(x), component)
+    for j in range(2):
+        rows = x[component == j]
+        assert len(rows) / len(x) == pytest.approx(fitted.weights_[j], abs=0.02)
+        np.testing.assert_allclose(rows.mean(0), fitted.means_[j], atol=0.1)
+        np.testing.assert_allclose(np.cov(rows.T), fitted.covariances_[j], atol=0.2)
+        assert np.linalg.matrix_rank(rows - rows.mean(0)) == fitted.ranks_[j]
+
+
+def test_held_out_rows_off_the_flats_score_far_lower(line_and_plane, fitted):
+    x, _ = line_and_plane
+    assert fitted.score(x + 1e-3) < fitted.score(x) - 1000
+    assert fitted.lower_bound_ == pytest.approx(fitted.score(x))
+    assert fitted.converged_
+
+
+def test_units_of_the_data_do_not_matter(line_and_plane, fitted):
+    x, _ = line_and_plane
+    scaled = DegenerateGaussianMixture(random_state=0).fit(1000 * x + 5)
+    np.testing.assert_array_equal(scaled.labels_, fitted.labels_)
+    assert scaled.noise_floor_ == pytest.approx(1000 * fitted.noise_floor_)
+    assert scaled.score(1000 * x + 5) == pytest.approx(fitted.score(x) - 4 * np.log(1000), abs=1e-3)
+
+
+def normal(*shape):
+    return np.random.default_rng(0).normal(size=shape)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("number", [None, 1, 12])
+@pytest.mark.parametrize(
+    ("x", "rank"),
+    [
+        (np.repeat(normal(100, 3), 3, axis=0), 3),
+        (np.c_[normal(200, 3), np.ones(200)], 3),
+        (np.c_[normal(200, 3), normal(200, 3)], 3),
+        (np.ones((50, 3)), 0),
+        (normal(200, 1) * [[1, 2, 3]], 1),
+        (normal(200, 1) * [[1, 2, 3]] + 1e6, 1),
+        ((normal(200, 1) * [[1, 2, 3]]).astype(np.float32), 1),
+        (1e-12 * normal(200, 3), 3),
+        (normal(20, 10), 10),
+    ],
+    ids=["copied rows", "constant column", "copied columns", "one point", "line", "far line", "float32", "tiny", "few"],
+)
+def test_degenerate_data_give_finite_fits(x, rank, number):
+    model = DegenerateGaussianMixture(number, random_state=0).fit(x)
+    for value in (model.weights_, model.means_, model.covariances_, model.score_samples(x), model.predict_proba(x)):
+        assert np.isfinite(value).all()
+    assert np.isfinite(model.sample(20, random_state=0)[0]).all()
+    assert model.weights_.sum() == pytest.approx(1)
+    if number != 12:
+        assert model.ranks_.tolist() == [rank]
+
+
+def test_points_are_components_of_rank_zero():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(3, 2))
+    x = np.vstack([np.repeat(points, 40, axis=0), rng.normal(size=(200, 2))])
+    model = DegenerateGaussianMixture(random_state=0).fit(x)
+    assert sorted(model.ranks_) == [0, 0, 0, 2]
+    np.testing.assert_allclose(sorted(model.means_[model.ranks_ == 0, 0]), sorted(points[:, 0]))
+    assert [len(g) for g in flat_groups(x, 1e-6, rng)] == [200, 40, 40, 40]
+
+
+def test_the_floor_is_taken_off_the_variances():
+    x = normal(200, 3)
+    model = DegenerateGaussianMixture(1, noise_floor=0.2, random_state=0).fit(x)
+    np.testing.assert_allclose(model.covariances_[0] + 0.04 * np.eye(3), np.cov(x.T, ddof=0), atol=1e-10)
+
+
+def test_coincident_components_become_one():
+    one = DegenerateGaussianMixture(1, random_state=0).fit(normal(60, 1) * [[1, 2, 3]])._model()
+    both = _joined([one, one], np.array([1.0, 3.0]), one.floor2)
+    merged = _coincident_merged(both)
+    np.testing.assert_allclose(merged.weights, [1.0])
+    np.testing.assert_allclose(merged.means, one.means)
+    np.testing.assert_allclose(np.sort(merged.variances), one.variances, atol=1e-12)
+
+
+def test_chance_planes_are_not_flats():
+    """In a smooth cloud no hyperplane stands out, at any tolerance."""
+    for seed in range(5):
+        x = np.random.default_rng(seed).normal(size=(500, 3))
+        for tolerance in (1e-6, 3e-3, 3e-2):
+            assert len(flat_groups(x, tolerance, np.random.default_rng(seed))) == 1
+
+
+def test_same_random_state_same_bits(line_and_plane, fitted):
+    again = DegenerateGaussianMixture(random_state=0).fit(pd.DataFrame(line_and_plane[0], columns=list("abcd")))
+    for name in ("weights_", "means_", "covariances_", "labels_"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(fitted, name))
+
+
+def test_verbose_says_what_was_found(line_and_plane, capsys):
+    DegenerateGaussianMixture(random_state=0, verbose=1).fit(line_and_plane[0])
+    assert "100% of rows on flats: 2 components" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "words"),
+    [
+        ("n_components", 0, "None or an integer >= 1. Got 0"),
+        ("max_components", 2.5, "an integer >= 1. Got 2.5"),
+        ("noise_floor", 0.0, "None or a real number > 0. Got 0.0"),
+        ("n_restarts", 0, "an integer >= 1. Got 0"),
+        ("max_iter", "many", "an integer >= 1. Got 'many'"),
+        ("tol", -1, "a real number > 0. Got -1"),
+        ("verbose", -1, "an integer >= 0. Got -1"),
+    ],
+)
+def test_bad_parameters_get_one_clear_error(parameter, value, words):
+    with pytest.raises(ValueError, match=f"The '{parameter}' parameter of DegenerateGaussianMixture must be {words}"):
+        DegenerateGaussianMixture(**{parameter: value}).fit(normal(20, 2))
+
+
+def test_bad_data_get_one_clear_error(fitted):
+    with pytest.raises(ValueError, match=r"n_components = 30, n_samples = 20. Lower n_components"):
+        DegenerateGaussianMixture(30).fit(normal(20, 2))
+    with pytest.raises(ValueError, match="NaN"):
+        DegenerateGaussianMixture().fit([[0.0, np.nan], [1.0, 2.0]])
+    with pytest.raises(ValueError, match=r"n_samples must be an integer >= 1\. Got 0"):
+        fitted.sample(0)

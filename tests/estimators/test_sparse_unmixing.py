@@ -1,0 +1,150 @@
+"""Sparse unmixing against affine mixtures whose latents are known: exact, or it says so."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from identifiable import Level, RecoveryWarning, SparseUnmixing, load, save
+from identifiable.data import make_pdgmm
+from identifiable.metrics import mcc, r2
+
+
+def affine(rows=4000, seed=0, noise=0.0, columns=None, **law):
+    """A sample, and its latents mixed by a random matrix and shifted."""
+    sample = make_pdgmm(rows, layers=1, random_state=seed, **law)
+    rng = np.random.default_rng(seed + 1000)
+    n = sample.z.shape[1]
+    d = columns or n
+    x = sample.z @ rng.normal(size=(n, d)) + rng.normal(size=d)
+    return sample, x + noise * x.std(0) * rng.normal(size=x.shape)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("delta", [0, 3])
+@pytest.mark.parametrize("rho", ["1 var", 50, 75])
+@pytest.mark.parametrize("k", [0, 3])
+def test_exact_recovery(k, rho, delta, seed):
+    sample, x = affine(n=6, k=k, rho=rho, delta=delta, seed=seed)
+    model = SparseUnmixing(random_state=seed).fit(x)
+    assert model.n_found_ == 6
+    assert mcc(sample.z, model.transform(x)) > 0.9999999
+
+
+def test_twenty_dependent_latents():
+    sample, x = affine(rows=10_000, n=20, k=3, rho=50, delta=1)
+    model = SparseUnmixing(random_state=0).fit(x)
+    assert model.n_found_ == 20
+    assert mcc(sample.z, model.transform(x)) > 0.9999999
+
+
+def test_activity_offset_and_masks_are_exact():
+    """Latents rest at zero exactly when the true ones rest; the patterns are the true masks at the true shares."""
+    sample, x = affine(n=6, rho=50, delta=2)
+    model = SparseUnmixing(random_state=0).fit(x)
+    law = sample.source.latents
+    correlations = np.abs(np.corrcoef(sample.z.T, model.transform(x).T)[:6, 6:])
+    order = correlations.argmax(1)
+    truth = law.masks.numpy()[sample.component]
+    np.testing.assert_array_equal(model.active(x)[:, order], truth)
+    assert len(model.masks_.frequencies) == len(law.masks)
+    assert model.masks_.frequencies.sum() == pytest.approx(1)
+    mixing = np.linalg.lstsq(np.c_[sample.z, np.ones(len(x))], x, rcond=None)[0]
+    at_rest = law.rest.numpy() @ mixing[:6] + mixing[6]
+    np.testing.assert_allclose(model.origin_, at_rest, atol=1e-5)
+    assert (model.rest_scale_ < 1e-5).all()
+
+
+def test_the_map_and_its_inverse():
+    _, x = affine(n=5, columns=9)
+    model = SparseUnmixing(random_state=0).fit(x)
+    assert model.transform(x).shape == (4000, 5)
+    np.testing.assert_allclose(model.inverse_transform(model.transform(x)), x, atol=1e-6)
+    np.testing.assert_allclose(model.components_ @ model.mixing_, np.eye(5), atol=1e-6)
+
+
+def test_more_columns_than_latents_and_more_latents_than_there_are():
+    sample, x = affine(n=4, columns=7)
+    assert SparseUnmixing(random_state=0).fit(x).n_found_ == 4
+    model = SparseUnmixing(6, random_state=0).fit(x)
+    assert model.unused_ == (4, 5)
+    z = model.transform(x)
+    assert z.shape == (4000, 6)
+    assert (z[:, 4:] == 0).all()
+    assert mcc(sample.z, z) > 0.9999999
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 2), (1, 1, 3)])
+def test_blocks_are_found_and_only_their_spans(sizes):
+    sample, x = affine(blocks=sizes, seed=1)
+    model = SparseUnmixing(random_state=0).fit(x)
+    assert sorted(map(len, model.blocks_)) == sorted(s for s in sizes if s > 1)
+    edges = np.cumsum((0, *sizes))
+    spans = [sample.z[:, a:b] for a, b in pairwise(edges)]
+    z = model.transform(x)
+    for block in model.blocks_:
+        assert max(r2(z[:, list(block)], span) for span in spans) > 0.999999
+    assert model.certificate_.level == Level.BLOCKS
+    assert sorted(map(len, model.certificate_.blocks)) == sorted(sizes)
+
+
+def test_certificate_of_an_exact_fit():
+    _, x = affine(n=6, rho=50, delta=2)
+    certificate = SparseUnmixing(random_state=0).fit(x).certificate_
+    assert certificate.level == Level.PS
+    assert certificate.estimated
+    assert "rests on estimates" in str(certificate)
+
+
+def test_what_does_not_rest_is_not_called_found():
+    """Gaussian data have no sparse basis: nothing is verified, a warning says so, and so does the certificate."""
+    x = np.random.default_rng(0).normal(size=(3000, 4))
+    with pytest.warns(RecoveryWarning, match="0 of 4 latents were seen to rest"):
+        model = SparseUnmixing(random_state=0).fit(x)
+    assert model.certificate_.level == Level.NONE
+    assert model.certificate_["rest"].verdict == "fails"
+
+
+@pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
+def test_exact_hyperplanes_of_a_bent_mixing_are_not_mistaken_for_latents():
+    """A piecewise affine mixture has exact hyperplanes of its own; the smooth start is nearer to the truth."""
+    for seed in (1, 2):
+        sample = make_pdgmm(10_000, n=5, random_state=seed)
+        model = SparseUnmixing(random_state=0).fit(sample.x)
+        assert mcc(sample.z, model.transform(sample.x)) > 0.94
+
+
+@pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
+def test_noise_is_tolerated():
+    sample, x = affine(rows=10_000, n=5, k=1, noise=0.05)
+    ones = np.c_[x, np.ones(len(x))]
+    best = mcc(sample.z, ones @ np.linalg.lstsq(ones, sample.z, rcond=None)[0])
+    model = SparseUnmixing(random_state=0).fit(x)
+    assert mcc(sample.z, model.transform(x)) > best - 0.02
+
+
+def test_density_is_that_of_the_samples():
+    """The held-out score of the model's own draws is near that of the data, far above that of a Gaussian."""
+    _, x = affine(n=4, rho=50, k=0)
+    model = SparseUnmixing(random_state=0).fit(x)
+    drawn = model.sample(4000, random_state=0)
+    assert model.score(drawn) == pytest.approx(model.score(x), abs=0.5)
+    gaussian = np.random.default_rng(0).multivariate_normal(x.mean(0), np.cov(x.T), size=4000)
+    assert model.score(gaussian) < model.score(x) - 2
+
+
+def test_few_rows_and_many_rows():
+    sample, x = affine(rows=500, n=4)
+    assert mcc(sample.z, SparseUnmixing(random_state=0).fit(x).transform(x)) > 0.999999
+    sample, x = affine(rows=200_000, n=4)
+    assert mcc(sample.z, SparseUnmixing(random_state=0).fit(x).transform(x)) > 0.999999
+
+
+def test_saved_masks_and_certificate_come_back(tmp_path):
+    _, x = affine(n=4)
+    model = SparseUnmixing(random_state=0).fit(x)
+    save(model, tmp_path / "m.safetensors")
+    again = load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again.masks_.patterns, model.masks_.patterns)
+    assert str(again.certificate_) == str(model.certificate_)
+    np.testing.assert_array_equal(again.active(x), model.active(x))
