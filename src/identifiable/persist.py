@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import sklearn
 import torch
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 import identifiable
 from identifiable import estimators, store
 from identifiable.errors import DamagedFileError
-from identifiable.estimators.base import LatentModel, Stability, resolve_device
+from identifiable.estimators.base import Stability, resolve_device
 from identifiable.estimators.sparse_unmixing import Masks
 from identifiable.mixture import Mixture
 from identifiable.train import History
@@ -30,7 +31,7 @@ _RESULTS = {
 }  # the small typed results an estimator may hold
 
 
-def save(model: LatentModel, path: str | Path) -> None:
+def save(model: BaseEstimator, path: str | Path) -> None:
     """Write a fitted estimator to path (conventionally .safetensors), all or nothing.
 
     A `random_state` that is a generator object is not kept: it would only matter for another fit.
@@ -68,7 +69,7 @@ def save(model: LatentModel, path: str | Path) -> None:
     store.write(path, "model", header, tensors)
 
 
-def load(path: str | Path, *, device: str = "auto") -> LatentModel:
+def load(path: str | Path, *, device: str = "auto") -> Any:
     """Read an estimator that `save` wrote; refuse a damaged or foreign file."""
     contents = store.read(path, "model")
     header, tensors = contents.header, contents.tensors
@@ -79,7 +80,7 @@ def load(path: str | Path, *, device: str = "auto") -> LatentModel:
             f"written by version {header.get('versions', {}).get('identifiable')}; upgrade identifiable."
         )
     parameters = {k: _decode(v, tensors) for k, v in header["parameters"].items()}
-    model: LatentModel = getattr(estimators, name)(**parameters)
+    model = getattr(estimators, name)(**parameters)
     if "device" in parameters:
         model.device = device
     modules = {}

@@ -270,3 +270,15 @@ def test_bad_data_get_one_clear_error(fitted):
         DegenerateGaussianMixture().fit([[0.0, np.nan], [1.0, 2.0]])
     with pytest.raises(ValueError, match=r"n_samples must be an integer >= 1\. Got 0"):
         fitted.sample(0)
+
+
+def test_save_and_load_give_the_same_mixture(tmp_path):
+    from identifiable import load, save
+
+    z = make_pdgmm(1500, n=4, delta=1, random_state=0).z
+    model = DegenerateGaussianMixture(random_state=0).fit(z)
+    save(model, tmp_path / "m.safetensors")
+    again = load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again.predict(z), model.predict(z))
+    assert again.score(z) == model.score(z)
+    assert str(again.certificate_) == str(model.certificate_)
