@@ -38,6 +38,15 @@ def test_twenty_dependent_latents():
     assert mcc(sample.z, model.transform(x)) > 0.9999999
 
 
+def test_a_combination_of_two_latents_is_not_taken_for_one():
+    """Here the samples on a combination of two rows hide that they span too little, by a few strays among them."""
+    sample = make_pdgmm(20_000, n=10, k=2, layers=1, random_state=201)
+    rng = np.random.default_rng([201, 10])
+    x = sample.z @ rng.normal(size=(10, 10)) + rng.normal(size=10)
+    model = SparseUnmixing(10, random_state=201).fit(x)
+    assert mcc(sample.z, model.transform(x)) > 0.9999999
+
+
 def test_activity_offset_and_masks_are_exact():
     """Latents rest at zero exactly when the true ones rest; the patterns are the true masks at the true shares."""
     sample, x = affine(n=6, rho=50, delta=2)

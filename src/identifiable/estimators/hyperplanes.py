@@ -204,8 +204,10 @@ class HyperplaneSearch:
 
     @property
     def solved(self) -> bool:
-        """Whether n independent rows are known exactly."""
-        return len(self.kept) == self.n and all(k.exact for k in self.kept)
+        """Whether n independent rows are known exactly, and none holds so few samples that it needs a second look."""
+        shares = [k.share for k in self.kept]
+        exact = len(shares) == self.n and all(k.exact for k in self.kept)
+        return exact and min(shares) >= 0.4 * float(np.median(shares))
 
     def _consider(self, row: Array) -> bool:
         """Polish one row and add it to the candidates if it is a genuine hyperplane."""
@@ -230,12 +232,15 @@ class HyperplaneSearch:
     def _holds_several(self, plane: Hyperplane) -> bool:
         """Whether the samples on it span too little: then it is a combination of rows, and their flat is noted."""
         inside = np.flatnonzero(np.abs(plane.distance(self.y)) < plane.band)
-        size = min(len(inside), max(3 * self.n, len(inside) // 6))
+        y = self.y[inside]
         widest: Array | None = None
-        for _ in range(8):  # random subsets: a few stray samples would hide it
+        for attempt in range(8):  # random subsets, small and large: a few stray samples would hide it in all of them
+            size = min(len(inside), max(4 * self.n, len(inside) // 6 if attempt % 2 else 0))
             null = self.null_space(self.rng.choice(inside, size, replace=False))
             if null.shape[1] > (1 if widest is None else widest.shape[1]):
-                widest = null
+                off = (np.abs(y @ null[: self.n] + null[self.n]) > 10 * FLOOR).any(1).sum()
+                if off <= self.n + 10:  # all but strays; a component that only the subset misses is larger
+                    widest = null
         if widest is not None and widest.shape[1] <= 14:
             self._note_flat(widest)
         return widest is not None
