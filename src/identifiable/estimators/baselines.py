@@ -145,8 +145,7 @@ class PrincipalComponents(_Baseline):
 
     def _unmix(self, X: FloatArray, n: int) -> NDArray[np.float64]:
         self._set_certain()
-        scale = X.std(0, dtype=np.float64)
-        values, vectors = np.linalg.eigh(np.cov((X / scale).T, ddof=0).reshape(X.shape[1], -1))
+        scale, values, vectors = _principal_axes(X)
         values, vectors = values[::-1][:n], vectors[:, ::-1][:, :n]
         vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(0), np.arange(n)])
         white: NDArray[np.float64] = vectors.T / np.sqrt(np.maximum(values, EIGENVALUE_FLOOR))[:, None] / scale
@@ -205,10 +204,16 @@ def baselines(n_latents: int | None = None, *, random_state: int | None = 0) -> 
     }
 
 
-def _gaussian_covariance(X: FloatArray, n: int) -> NDArray[np.float64]:
-    """Covariance of probabilistic PCA with n components on standardised columns, in the units of X."""
+def _principal_axes(X: FloatArray) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the columns' scales (d,), and eigenvalues, rising, and eigenvectors of their correlation matrix."""
     scale = X.std(0, dtype=np.float64)
     values, vectors = np.linalg.eigh(np.cov((X / scale).T, ddof=0).reshape(X.shape[1], -1))
+    return scale, values, vectors
+
+
+def _gaussian_covariance(X: FloatArray, n: int) -> NDArray[np.float64]:
+    """Covariance of probabilistic PCA with n components on standardised columns, in the units of X."""
+    scale, values, vectors = _principal_axes(X)
     rest = len(values) - n
     if rest:
         values[:rest] = values[:rest].mean()

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 from identifiable.certify import Certificate, Check, Level, certify
 from identifiable.data.sample import FloatArray
 from identifiable.errors import RecoveryWarning
-from identifiable.estimators.base import LatentModel, is_integer
+from identifiable.estimators.base import LatentModel, hold_out, is_integer
 from identifiable.estimators.hyperplanes import Found, find_hyperplanes
 from identifiable.mixture import Mixture
 
@@ -132,15 +132,16 @@ class SparseUnmixing(LatentModel):
         self._require("max_rounds", is_integer(self.max_rounds, 1), "an integer >= 1")
         X = self._check_training_data(X)
         seed = self._seed()
-        reduction = _Reduction.of(X, self.n_latents)
-        rows = _some_rows(len(X), max(MOST_ROWS, 100 * reduction.n), seed)
-        reduced = reduction.reduce(X[rows])
+        # Rows are held out to compare restarts on; a single one has nothing to be compared with.
+        train, held = hold_out(len(X), seed) if self.n_restarts > 1 else (np.arange(len(X)), np.arange(min(len(X), 10)))
+        reduction = _Reduction.of(X[train], self.n_latents)
+        rows = train[_some_rows(len(train), max(MOST_ROWS, 100 * reduction.n), seed)]
+        reduced, compared = reduction.reduce(X[rows]), reduction.reduce(X[held])
         found = [
             find_hyperplanes(reduced, reduction.variances, seed=seed + r, max_rounds=self.max_rounds)
             for r in range(self.n_restarts)
         ]
-        held = reduced[:1000]
-        kept = found[self._settle(np.stack([held @ f.rows[:, :-1].T + f.rows[:, -1] for f in found]))]
+        kept = found[self._settle(np.stack([compared @ f.rows[:, :-1].T + f.rows[:, -1] for f in found]))]
         self._set_map(kept, reduction, reduced)
         self._set_activity(kept, X)
         if self.n_found_ < reduction.n:
