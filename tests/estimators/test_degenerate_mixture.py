@@ -8,8 +8,9 @@ from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from identifiable.data import make_gmm, make_pdgmm
+from identifiable.estimators._component_choice import coincident_merged, joined
 from identifiable.estimators._subspaces import flat_groups
-from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture, _coincident_merged, _joined
+from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
 from identifiable.mixture import Mixture
 
 
@@ -66,16 +67,19 @@ def test_affine_maps_do_not_change_the_labels():
     assert adjusted_rand_score(plain.labels_, mapped.labels_) == 1.0
 
 
-def test_components_are_found_under_noise():
-    """One per cent of noise: the floor is the noise, and the ranks are those without it."""
-    sample = make_pdgmm(4000, n=6, rho=50, random_state=0)
-    noise = 0.01 * sample.z.std()
-    x = sample.z + noise * np.random.default_rng(0).normal(size=sample.z.shape)
-    model = DegenerateGaussianMixture(random_state=0, n_restarts=2).fit(x)
-    assert model.noise_floor_ == pytest.approx(noise, rel=0.05)
+@pytest.mark.parametrize(
+    ("share", "rows", "n", "seed"), [(0.01, 4000, 6, 0), (0.05, 3000, 8, 0), (0.05, 3000, 8, 1)], ids=str
+)
+def test_components_are_found_under_noise(share, rows, n, seed):
+    """The floor is the noise, and the ranks are those without it. Five per cent exceed the first tolerances."""
+    sample = make_pdgmm(rows, n=n, rho=50, random_state=seed)
+    noise = share * sample.z.std()
+    x = sample.z + noise * np.random.default_rng(seed).normal(size=sample.z.shape)
+    model = DegenerateGaussianMixture(random_state=seed, n_restarts=2).fit(x)
+    assert model.noise_floor_ == pytest.approx(noise, rel=0.06)
     assert model.n_components_ == len(np.unique(sample.component))
-    assert (model.ranks_ == 3).all()
-    assert adjusted_rand_score(sample.component, model.labels_) > 0.9
+    assert (model.ranks_ == n // 2).all()
+    assert adjusted_rand_score(sample.component, model.labels_) > (0.9 if share == 0.01 else 0.7)
 
 
 def test_flats_in_general_position_are_found():
@@ -202,6 +206,29 @@ def test_degenerate_data_give_finite_fits(x, rank, number):
         assert model.ranks_.tolist() == [rank]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("number", [None, 1, 2])
+@pytest.mark.parametrize(("x", "rank"), [(normal(2, 3), 1), (normal(2, 1), 1), (np.ones((2, 3)), 0)], ids=str)
+def test_two_rows_are_one_component(x, rank, number):
+    """A component on one row would be chance: two rows are the ends of a line, or one point."""
+    model = DegenerateGaussianMixture(number, random_state=0).fit(x)
+    assert model.ranks_.tolist() == [rank]
+    np.testing.assert_allclose(model.means_[0], x.mean(0), atol=1e-12)
+    np.testing.assert_allclose(model.covariances_[0], np.cov(x.T, ddof=0).reshape(x.shape[1], -1), atol=1e-12)
+    assert np.isfinite(model.score_samples(x)).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_many_more_components_than_needed_stay_on_the_flats(line_and_plane):
+    x, component = line_and_plane
+    model = DegenerateGaussianMixture(60, n_restarts=1, random_state=0).fit(x)
+    assert 2 < model.n_components_ <= 60
+    assert np.isfinite(model.score(x))
+    assert model.ranks_.max() == 2
+    for j in range(model.n_components_):
+        assert len(np.unique(component[model.labels_ == j])) <= 1
+
+
 def test_points_are_components_of_rank_zero():
     rng = np.random.default_rng(0)
     points = rng.normal(size=(3, 2))
@@ -220,8 +247,8 @@ def test_the_floor_is_taken_off_the_variances():
 
 def test_coincident_components_become_one():
     one = DegenerateGaussianMixture(1, random_state=0).fit(normal(60, 1) * [[1, 2, 3]])._model()
-    both = _joined([one, one], np.array([1.0, 3.0]), one.floor2)
-    merged = _coincident_merged(both)
+    both = joined([one, one], np.array([1.0, 3.0]), one.floor2)
+    merged = coincident_merged(both)
     np.testing.assert_allclose(merged.weights, [1.0])
     np.testing.assert_allclose(merged.means, one.means)
     np.testing.assert_allclose(np.sort(merged.variances), one.variances, atol=1e-12)

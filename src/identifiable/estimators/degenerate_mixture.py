@@ -14,8 +14,8 @@ that of probabilistic principal components with a rank per component and one s f
           s^2 = \frac{\sum_j N_j \sum_{i > r_j} l_i}{\sum_j N_j (d - r_j)}
 
 with s no smaller than rounding allows (1e-7 of the scale of the data). At such floors EM cannot move a row from one
-flat to another: it is the start that has to be right, and `_subspaces.py` finds it. Each flat is then split into
-Gaussians as long as the Bayesian information criterion falls.
+flat to another: it is the start that has to be right, and `_subspaces.py` finds it. `_component_choice.py` then splits
+each flat into Gaussians as long as the Bayesian information criterion falls; EM is in `_singular_gaussians.py`.
 
 References
 ----------
@@ -25,229 +25,39 @@ Tipping & Bishop, Mixtures of probabilistic principal component analysers, Neura
 Schwarz, Estimating the dimension of a model, Annals of Statistics 1978.
 """
 
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from identifiable.certify import Certificate, certify
-from identifiable.estimators._subspaces import Rows, flat_groups, share_on_flats
+from identifiable.estimators._component_choice import Search, Start, starts
+from identifiable.estimators._singular_gaussians import Gaussians, Run, log_sum_exp
+from identifiable.estimators._subspaces import FloatArray
 from identifiable.estimators.base import is_integer, is_real
 from identifiable.mixture import Mixture
 
-FloatArray = NDArray[np.float64]
-
 ROUNDING = 1e-7  # smallest floor, in units of the scale of the data; its square is 100 times the rounding of variances
-DEGENERATE = 9.0  # a variance above 9 s² is signal
-EXACT, NOISY = 1e-6, (3e-3, 3e-2)  # distances from a flat that are tried, in units of the scale of the data
-SAME = 1e-3  # two components whose symmetric Kullback-Leibler divergence is below this are one
-SHORT = 10  # EM steps of a start before the best one is taken on
-BLOCK = 4_000_000  # numbers held at once in the E-step
-
-
-def _log_sum_exp(joint: FloatArray) -> FloatArray:
-    """Return the log of the sum of exp(joint) over columns; plain, since scipy's costs more than the E-step here."""
-    most = joint.max(1)
-    value: FloatArray = most + np.log(np.exp(joint - most[:, None]).sum(1))
-    return value
 
 
 @dataclass(frozen=True)
-class _Model:
-    """Weights (J,), means (J, d), eigenvectors as columns (J, d, d), variances (J, d), 0 where degenerate, and s²."""
+class _Units:
+    """The mean (d,) and scale of the rows, and the smallest floor that rounding allows, in units of that scale."""
 
-    weights: FloatArray
-    means: FloatArray
-    axes: FloatArray
-    variances: FloatArray
-    floor2: float
-
-    @property
-    def ranks(self) -> NDArray[np.int64]:
-        ranks: NDArray[np.int64] = (self.variances > 0).sum(1)
-        return ranks
-
-    @property
-    def n_parameters(self) -> int:
-        """Count weights, means, each covariance of rank r as r (r + 1) / 2 + r (d - r) numbers, and the floor."""
-        r, (J, d) = self.ranks, self.means.shape
-        return int(J - 1 + J * d + (r * (r + 1) // 2 + r * (d - r)).sum() + 1)
-
-    def log_joint(self, X: FloatArray) -> FloatArray:
-        """Return log w_j + log N(x; mu_j, S_j + s² I), (N, J)."""
-        J, d = self.means.shape
-        total = self.variances + self.floor2  # (J, d)
-        scaled = self.axes / np.sqrt(total)[:, None, :]
-        flat = scaled.transpose(1, 0, 2).reshape(d, J * d)
-        origin = self.weights @ self.means  # far from zero, differences of products would lose digits
-        constant = np.log(self.weights) - 0.5 * (np.log(total).sum(1) + d * np.log(2 * np.pi))
-        out = np.empty((len(X), J))
-        centre = np.einsum("jd,jde->je", self.means - origin, scaled).ravel()
-        step = max(1, BLOCK // (J * d))
-        for at in range(0, len(X), step):
-            white = ((X[at : at + step] - origin) @ flat - centre).reshape(-1, J, d)
-            out[at : at + step] = constant - 0.5 * np.einsum("nje,nje->nj", white, white)
-        return out
-
-    def bic(self, X: FloatArray) -> float:
-        return float(self.n_parameters * np.log(len(X)) - 2 * _log_sum_exp(self.log_joint(X)).sum())
-
-
-@dataclass(frozen=True)
-class _Floor:
-    """The floor s²: where it starts, how small it may become, and whether it is learnt."""
-
-    start: float
+    centre: FloatArray
+    scale: float
     least: float
-    learnt: bool
 
-
-def _m_step(X: FloatArray, responsibilities: FloatArray, floor2: float, floor: _Floor) -> _Model:
-    """Return the best model for responsibilities (N, J), without the components that too few rows support."""
-    mass = responsibilities.sum(0)
-    d = X.shape[1]
-    means, axes, values = np.empty((len(mass), d)), np.empty((len(mass), d, d)), np.empty((len(mass), d))
-    for j in range(len(mass)):
-        rows = np.flatnonzero(responsibilities[:, j] > 1e-12)
-        share = responsibilities[rows, j] / max(mass[j], 1e-300)
-        means[j] = share @ X[rows]
-        centred = X[rows] - means[j]
-        values[j], axes[j] = np.linalg.eigh((centred * share[:, None]).T @ centred)
-    signal = values > DEGENERATE * floor2
-    # On r + 1 rows any component of rank r is exact, and its likelihood as large as the floor lets it be: that is
-    # chance, not structure. One row more cannot lie there by chance.
-    kept = mass >= np.minimum(signal.sum(1) + 2, len(X)) - 1e-6
-    if not kept.any():
-        kept = np.arange(len(mass)) == mass.argmax()
-    mass, means, axes, values, signal = mass[kept], means[kept], axes[kept], values[kept], signal[kept]
-    if floor.learnt:
-        noise_mass = (mass[:, None] * ~signal).sum()
-        noise = (mass[:, None] * np.maximum(values, 0) * ~signal).sum() / noise_mass if noise_mass else 0.0
-        floor2 = max(float(noise), floor.least)
-    return _Model(mass / mass.sum(), means, axes, np.where(signal, np.maximum(values - floor2, 0), 0.0), floor2)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """A model, its mean log-likelihood, and how EM ended."""
-
-    model: _Model
-    score: float
-    converged: bool
-    n_iter: int
-
-
-def _em(X: FloatArray, start: _Model, floor: _Floor, max_iter: int, tol: float) -> _Run:
-    """Iterate E- and M-step until the mean log-likelihood gains less than tol in one step."""
-    model, last = start, -np.inf
-    for iteration in range(1, max_iter + 1):
-        joint = model.log_joint(X)
-        evidence = _log_sum_exp(joint)
-        score = float(evidence.mean())
-        if abs(score - last) < tol and len(model.weights) == joint.shape[1]:
-            return _Run(model, score, True, iteration)
-        last = score
-        model = _m_step(X, np.exp(joint - evidence[:, None]), model.floor2, floor)
-    return _Run(model, float(_log_sum_exp(model.log_joint(X)).mean()), False, max_iter)
-
-
-def _from_labels(X: FloatArray, labels: Rows, floor: _Floor) -> _Model:
-    """Return the M-step for hard labels; rows labelled -1 count for nothing."""
-    one_hot = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
-    return _m_step(X, one_hot, floor.start, floor)
-
-
-def _joined(models: list[_Model], shares: FloatArray, floor2: float) -> _Model:
-    """Return the mixture of mixtures."""
-    weights = np.concatenate([s * m.weights for m, s in zip(models, shares / shares.sum(), strict=True)])
-    parts = [np.concatenate([getattr(m, part) for m in models]) for part in ("means", "axes", "variances")]
-    return _Model(weights, parts[0], parts[1], parts[2], floor2)
-
-
-def _divergences(model: _Model) -> FloatArray:
-    """Return the symmetric Kullback-Leibler divergences (J, J) between the smoothed components; inf on the diagonal."""
-    total = model.variances + model.floor2
-    turned = np.einsum("kde,jdf->kjef", model.axes, model.axes) ** 2
-    trace = np.einsum("kjef,ke,jf->kj", turned, 1 / total, total)  # tr(C_k^-1 C_j), a sum of squares: no cancellation
-    shift = np.einsum("kde,kjd->kje", model.axes, model.means[None] - model.means[:, None])
-    square = np.einsum("kje,ke->kj", shift**2, 1 / total)
-    both: FloatArray = 0.5 * (trace + square + (trace + square).T) - total.shape[1]
-    np.fill_diagonal(both, np.inf)
-    return both
-
-
-def _merged(model: _Model, j: int, k: int) -> _Model:
-    """Replace components j and k by the one with the same mean and covariance."""
-    w = model.weights[[j, k]] / model.weights[[j, k]].sum()
-    pair = model.means[[j, k]]
-    mean = w @ pair
-    root = np.sqrt(w)[:, None, None] * model.axes[[j, k]] * np.sqrt(model.variances[[j, k]])[:, None, :]
-    columns = np.concatenate(
-        [root[0], root[1], ((pair - mean) * np.sqrt(w)[:, None]).T], axis=1
-    )  # C = columns columns^T
-    axes, values, _ = np.linalg.svd(columns)
-    variances = np.where(values**2 > (DEGENERATE - 1) * model.floor2, values**2, 0.0)[::-1]
-    rest = np.delete(np.arange(len(model.weights)), [j, k])
-    return _Model(
-        np.append(model.weights[rest], model.weights[[j, k]].sum()),
-        np.vstack([model.means[rest], mean]),
-        np.concatenate([model.axes[rest], axes[None, :, ::-1]]),
-        np.vstack([model.variances[rest], variances]),
-        model.floor2,
-    )
-
-
-def _taken(model: _Model, rows: Rows) -> _Model:
-    """Keep some components."""
-    weights = model.weights[rows] / model.weights[rows].sum()
-    return _Model(weights, model.means[rows], model.axes[rows], model.variances[rows], model.floor2)
-
-
-def _simplified(X: FloatArray, model: _Model) -> _Model:
-    """Drop or merge components, one at a time, as long as the information criterion falls."""
-    joint = model.log_joint(X)
-    while len(model.weights) > 1:
-        number, evidence = np.arange(len(model.weights)), _log_sum_exp(joint)
-        responsibilities = np.minimum(np.exp(joint - evidence[:, None]), 1 - 1e-12)
-        lost = -np.log1p(-responsibilities).sum(0)  # log-likelihood that goes with a component, all else equal
-        spared = np.array([model.n_parameters - _taken(model, np.delete(number, j)).n_parameters for j in number])
-        change = 2 * lost - spared * np.log(len(X))
-        j = int(change.argmin())
-        if change[j] < 0:
-            joint = np.delete(joint, j, axis=1) - np.log1p(-model.weights[j])
-            model = _taken(model, np.delete(number, j))
-            continue
-        first, second = np.triu_indices(len(number), 1)
-        for p in np.argsort(_divergences(model)[first, second], kind="stable")[:5]:
-            pair = [first[p], second[p]]
-            merged = _merged(model, *pair)
-            column = _taken(merged, np.array([-1])).log_joint(X) + np.log(merged.weights[-1])
-            trial = np.hstack([np.delete(joint, pair, axis=1), column])
-            gain = 2 * (_log_sum_exp(trial) - evidence).sum()
-            if gain + (model.n_parameters - merged.n_parameters) * np.log(len(X)) > 0:
-                model, joint = merged, trial
-                break
-        else:
-            break
-    return model
-
-
-def _coincident_merged(model: _Model) -> _Model:
-    """Merge components that are equal up to SAME."""
-    while len(model.weights) > 1:
-        apart = _divergences(model)
-        if apart.min() >= SAME:
-            break
-        j, k = np.unravel_index(apart.argmin(), apart.shape)
-        model = _merged(model, int(j), int(k))
-    return model
+    @classmethod
+    def of(cls, X: FloatArray, rounding: float) -> "_Units":
+        centre = X.mean(0)
+        varying = np.ptp(X, axis=0) > 0
+        scale = float(np.sqrt(((X - centre)[:, varying] ** 2).mean())) if varying.any() else 1.0
+        return cls(centre, scale, max(ROUNDING, 10 * rounding * float(np.abs(X).max()) / scale))
 
 
 class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
@@ -331,27 +141,21 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
                 f"Expected at least as many rows as components: n_components = {self.n_components}, "
                 f"n_samples = {len(checked)}. Lower n_components."
             )
-        rounding = np.finfo(checked.dtype).eps
         data = checked.astype(np.float64)
-        centre = data.mean(0)
-        centred = data - centre
-        varying = np.ptp(data, axis=0) > 0
-        scale = float(np.sqrt((centred[:, varying] ** 2).mean())) if varying.any() else 1.0
-        least = max(ROUNDING, 10 * rounding * float(np.abs(data).max()) / scale)
-        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-        run = self._search(centred / scale, scale, least, np.random.default_rng(seed))
-        order = np.argsort(-run.model.weights, kind="stable")
-        model = run.model
-        self.weights_ = model.weights[order]
-        self.means_ = centre + scale * model.means[order]
-        root = model.axes * np.sqrt(model.variances)[:, None, :] * scale
-        self.covariances_ = (root @ root.swapaxes(1, 2))[order]
-        self.ranks_ = model.ranks[order]
-        self.noise_floor_ = float(np.sqrt(model.floor2)) * scale
-        self.n_components_ = len(order)
-        self.converged_, self.n_iter_ = run.converged, run.n_iter
+        units = _Units.of(data, np.finfo(checked.dtype).eps)
+        scaled = (data - units.centre) / units.scale
+        given = None if self.noise_floor is None else max(self.noise_floor / units.scale, 1e-12)
+        rng = np.random.default_rng(int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)))
+        most = self.max_components if self.n_components is None else self.n_components
+        search = Search(self.n_components, most, self.n_restarts, self.max_iter, self.tol, rng)
+        runs = []
+        for start in starts(scaled, units.least, given, self.n_restarts, rng):  # which rows share a flat
+            gaussians = search.split(scaled, start)  # how many Gaussians each flat holds
+            runs.append(search.reduced(scaled, gaussians, start.floor))  # EM with ranks and floor, fewer components
+            self._report(start, runs[-1], units.scale)
+        self._set_fit(min(runs, key=lambda run: run.model.bic(scaled)), units)
         joint = self._model().log_joint(data)
-        self.lower_bound_ = float(_log_sum_exp(joint).mean())
+        self.lower_bound_ = float(log_sum_exp(joint).mean())
         self.labels_ = joint.argmax(1)
         return self
 
@@ -363,7 +167,7 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return p(j | x) under the smoothed mixture (N, J)."""
         joint = self._model().log_joint(self._checked(X))
-        p: FloatArray = np.exp(joint - _log_sum_exp(joint)[:, None])
+        p: FloatArray = np.exp(joint - log_sum_exp(joint)[:, None])
         return p
 
     def score_samples(self, X: ArrayLike) -> FloatArray:
@@ -372,7 +176,7 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
         The mixture itself has no density where it is singular; this is the density of x plus noise of size s. Scores
         of fits with different floors differ by the floor before they differ by anything else.
         """
-        value: FloatArray = _log_sum_exp(self._model().log_joint(self._checked(X)))
+        value: FloatArray = log_sum_exp(self._model().log_joint(self._checked(X)))
         return value
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
@@ -406,13 +210,33 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
         check_is_fitted(self)
         return Mixture(self.weights_, self.means_, self.covariances_)
 
-    def _model(self) -> _Model:
+    def _set_fit(self, run: Run, units: _Units) -> None:
+        """Set the fitted mixture in the units of the data, its largest component first."""
+        model = run.model
+        order = np.argsort(-model.weights, kind="stable")
+        root = model.axes * np.sqrt(model.variances)[:, None, :] * units.scale
+        self.weights_ = model.weights[order]
+        self.means_ = units.centre + units.scale * model.means[order]
+        self.covariances_ = (root @ root.swapaxes(1, 2))[order]
+        self.ranks_ = model.ranks[order]
+        self.noise_floor_ = float(np.sqrt(model.floor2)) * units.scale
+        self.n_components_ = len(order)
+        self.converged_, self.n_iter_ = run.converged, run.n_iter
+
+    def _report(self, start: Start, run: Run, scale: float) -> None:
+        if self.verbose:
+            print(  # noqa: T201
+                f"{len(start.groups)} groups, {start.share:.0%} of rows on flats: {len(run.model)} components, "
+                f"floor {np.sqrt(run.model.floor2) * scale:.1e}, mean log-likelihood {run.score:.3f}"
+            )
+
+    def _model(self) -> Gaussians:
         """Return the fit as weights, means, eigenvectors and variances."""
         check_is_fitted(self)
         values, axes = np.linalg.eigh(self.covariances_)
         signal = np.arange(values.shape[1]) >= values.shape[1] - self.ranks_[:, None]
         variances = np.where(signal, np.maximum(values, np.finfo(np.float64).tiny), 0.0)
-        return _Model(self.weights_, self.means_, axes, variances, self.noise_floor_**2)
+        return Gaussians(self.weights_, self.means_, axes, variances, self.noise_floor_**2)
 
     def _checked(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self)
@@ -434,89 +258,3 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
                     f"The {name!r} parameter of {type(self).__name__} must be {expected}. "
                     f"Got {getattr(self, name)!r} instead."
                 )
-
-    def _search(self, X: FloatArray, scale: float, least: float, rng: np.random.Generator) -> _Run:
-        """Fit from flats at several tolerances (X in units of scale); keep the best information criterion."""
-        if self.noise_floor is not None:
-            given = max(self.noise_floor / scale, 1e-12)
-            candidates = [(3 * given if given > EXACT / 10 else EXACT, _Floor(given**2, given**2, False))]
-        else:
-            candidates = [(max(EXACT, 3 * least), _Floor(least**2, least**2, True))]
-            candidates += [(t, _Floor((t / 3) ** 2, least**2, True)) for t in NOISY if t > 10 * least]
-        starts: list[tuple[float, list[Rows], _Floor]] = []
-        for tolerance, floor in candidates:
-            groups = flat_groups(X, tolerance, rng, batches=self.n_restarts)
-            starts.append((share_on_flats(X, groups, tolerance), groups, floor))
-            if starts[-1][0] > 0.9:
-                break  # a wider tolerance would only blur these flats
-        most = max(share for share, _, _ in starts)
-        chosen = [next(start for start in starts if start[0] >= most - 0.05)]
-        if most < 0.5:
-            chosen = [(0.0, [np.arange(len(X))], candidates[0][1])] + [start for start in chosen if start[0] > 0]
-        runs = []
-        for share, groups, floor in chosen:
-            runs.append(self._fit_groups(X, groups, floor, rng))
-            if self.verbose:
-                print(  # noqa: T201
-                    f"{len(groups)} groups, {share:.0%} of rows on flats: {len(runs[-1].model.weights)} components, "
-                    f"floor {np.sqrt(runs[-1].model.floor2) * scale:.1e}, mean log-likelihood {runs[-1].score:.3f}"
-                )
-        return min(runs, key=lambda run: run.model.bic(X))
-
-    def _fit_groups(self, X: FloatArray, groups: list[Rows], floor: _Floor, rng: np.random.Generator) -> _Run:
-        """Fit each group by itself, then all components together."""
-        most = self.max_components if self.n_components is None else self.n_components
-        kept = [g for g in groups if len(g) >= max(X.shape[1] + 2, len(X) // 1000)][:most] or [np.arange(len(X))]
-        wanted = None if len(kept) > 1 else self.n_components
-        runs = [self._fit_group(X[g], floor, rng, most - len(kept) + 1, wanted) for g in kept]
-        while self.n_components is not None and sum(len(r.model.weights) for r in runs) < self.n_components:
-            sizes = [len(r.model.weights) for r in runs]
-            more = [self._gaussians(X[g], min(k + 1, len(g)), floor, rng) for g, k in zip(kept, sizes, strict=True)]
-            gains = [
-                len(g) * (m.score - r.score) if len(m.model.weights) > len(r.model.weights) else -np.inf
-                for g, m, r in zip(kept, more, runs, strict=True)
-            ]
-            where = int(np.argmax(gains))
-            if gains[where] == -np.inf:
-                break
-            runs[where] = more[where]
-        shares = np.array([len(g) for g in kept], dtype=np.float64)
-        start = _joined([r.model for r in runs], shares, floor.start)
-        run = _em(X, start, floor, self.max_iter, self.tol)
-        while True:
-            smaller = _coincident_merged(run.model) if self.n_components else _simplified(X, run.model)
-            if len(smaller.weights) == len(run.model.weights):
-                return run
-            run = _em(X, smaller, floor, self.max_iter, self.tol)
-
-    def _fit_group(self, X: FloatArray, floor: _Floor, rng: np.random.Generator, most: int, wanted: int | None) -> _Run:
-        """Return the mixture of one group of rows with the best criterion, or with as many components as wanted."""
-        if wanted is not None:
-            return self._gaussians(X, wanted, floor, rng)
-        best = self._gaussians(X, 1, floor, rng)
-        if self.n_components is not None:
-            return best
-        criterion, failures, k = best.model.bic(X), 0, 1
-        while failures < 2 and k < min(most, len(X)):
-            k += 1
-            run = self._gaussians(X, k, floor, rng)
-            failures += 1
-            if len(run.model.weights) == k and run.model.bic(X) < criterion:
-                best, criterion, failures = run, run.model.bic(X), 0
-        return best
-
-    def _gaussians(self, X: FloatArray, k: int, floor: _Floor, rng: np.random.Generator) -> _Run:
-        """Return EM from the best of n_restarts short runs, each from k-means in whitened coordinates."""
-        floor = replace(floor, learnt=False)
-        one = _em(X, _from_labels(X, np.zeros(len(X), dtype=np.int64), floor), floor, self.max_iter, self.tol)
-        signal = one.model.variances[0] > 0
-        if k == 1 or not signal.any():
-            return one
-        white = (X - one.model.means[0]) @ one.model.axes[0][:, signal] / np.sqrt(one.model.variances[0][signal])
-        runs = []
-        for _ in range(self.n_restarts):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than k
-                labels = KMeans(k, n_init=1, random_state=int(rng.integers(2**31))).fit(white).labels_
-            runs.append(_em(X, _from_labels(X, labels, floor), floor, min(SHORT, self.max_iter), self.tol))
-        return _em(X, max(runs, key=lambda run: run.score).model, floor, self.max_iter, self.tol)
