@@ -9,7 +9,7 @@ affine representation as sparse as the true latents is a permutation and scaling
 are active without it (assumption 3.8b). Where that fails, latents that are always active together form a block
 (App. E.5), and only the block's span is found.
 
-The rows are found one hyperplane at a time, exactly where the data are exact (`hyperplanes.py`). On a nonlinear
+The rows are found one hyperplane at a time, exactly where the data are exact (`hyperplane_search.py`). On a nonlinear
 mixture, where nothing rests exactly, the result is the best of several smooth starts: a baseline and an initialiser.
 """
 
@@ -27,7 +27,7 @@ from identifiable.certify import Certificate, Check, Level, certify
 from identifiable.data.sample import FloatArray
 from identifiable.errors import RecoveryWarning
 from identifiable.estimators.base import LatentModel, hold_out, is_integer
-from identifiable.estimators.hyperplanes import Found, find_hyperplanes
+from identifiable.estimators.hyperplane_search import Found, find_hyperplanes
 from identifiable.mixture import Mixture
 
 RANK_TOLERANCE = 1e-9  # eigenvalues of the correlation matrix below this share of the largest are zero
@@ -113,7 +113,7 @@ class SparseUnmixing(LatentModel):
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
         verbose: int = 1,
-        max_rounds: int = 6,
+        max_rounds: int = 8,
     ) -> None:
         self.n_latents = n_latents  # type: ignore[assignment]
         self.n_restarts = n_restarts
@@ -137,10 +137,10 @@ class SparseUnmixing(LatentModel):
         reduction = _Reduction.of(X[train], self.n_latents)
         rows = train[_some_rows(len(train), max(MOST_ROWS, 100 * reduction.n), seed)]
         reduced, compared = reduction.reduce(X[rows]), reduction.reduce(X[held])
-        found = [
-            find_hyperplanes(reduced, reduction.variances, seed=seed + r, max_rounds=self.max_rounds)
-            for r in range(self.n_restarts)
-        ]
+        restarts = range(self.n_restarts)
+        found = find_hyperplanes(
+            [(reduced, reduction.variances) for _ in restarts], [seed + r for r in restarts], max_rounds=self.max_rounds
+        )
         kept = found[self._settle(np.stack([compared @ f.rows[:, :-1].T + f.rows[:, -1] for f in found]))]
         self._set_map(kept, reduction, reduced)
         self._set_activity(kept, X)
