@@ -55,26 +55,26 @@ def neighbour_flats(cloud: Cloud, rng: np.random.Generator, most: int) -> list[A
     n, close = cloud.n, cloud.n + 15
     if cloud.rows < 2 * close:
         return []
-    white = cloud.y / cloud.scales
-    lengths = torch.as_tensor((white**2).sum(1)).float()
+    x, single = cloud.x, cloud.single[:, :n]
+    lengths = (single**2).sum(1)
     flats: list[Array] = []
     free = np.ones(cloud.rows, dtype=bool)
     while len(flats) < most and free.sum() > close:
         seeds = rng.permutation(np.flatnonzero(free))[:16]
-        apart = lengths - 2 * cloud.white[seeds, :n] @ cloud.white[:, :n].T
+        apart = lengths - 2 * single[seeds] @ single.T
         groups = torch.topk(apart, close, dim=1, largest=False).indices.numpy()
         before = len(flats)
         for seed, group in zip(seeds, groups, strict=True):
             if not free[seed]:
                 continue
             free[seed] = False
-            centre = white[group].mean(0)
-            values, vectors = np.linalg.eigh((white[group] - centre).T @ (white[group] - centre))
+            centre = x[group].mean(0)
+            values, vectors = np.linalg.eigh((x[group] - centre).T @ (x[group] - centre))
             null = vectors[:, values < 1e-12 * values[-1]]
             if null.shape[1]:
                 inside = np.arange(cloud.rows)
                 for functional in null.T:
-                    inside = inside[np.abs((white[inside] - centre) @ functional) < 1e-5]
+                    inside = inside[np.abs((x[inside] - centre) @ functional) < 1e-5]
                 free[inside] = False
                 flats.append(cloud.null_space(inside))
         if len(flats) == before:
@@ -84,7 +84,7 @@ def neighbour_flats(cloud: Cloud, rng: np.random.Generator, most: int) -> list[A
 
 def code_flats(cloud: Cloud, kept: list[Hyperplane]) -> list[Flat]:
     """Return the flats of samples with one on/off code of the rows kept on which more vanishes than those rows."""
-    codes = np.stack([np.abs(k.distance(cloud.y)) < max(k.band, 1e-5) for k in kept], 1)
+    codes = np.stack([np.abs(k.distance(cloud.x)) < max(k.band, 1e-5) for k in kept], 1)
     patterns, group, counts = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
     group = group.ravel()
     flats = []
@@ -134,7 +134,7 @@ def sparse_directions(cloud: Cloud, null: Array, rng: torch.Generator, starts: i
     m = null.shape[1]
     if m == 1:
         return null.T
-    values = cloud.y[:6000] @ null[: cloud.n] + null[cloud.n]
+    values = cloud.x[:6000] @ null[: cloud.n] + null[cloud.n]
     values = values[(np.abs(values) > 1e-5).any(1)]
     if len(values) < 5 * m:
         return np.zeros((0, cloud.n + 1))
@@ -157,7 +157,7 @@ def sparse_directions(cloud: Cloud, null: Array, rng: torch.Generator, starts: i
 def is_block(cloud: Cloud, null: Array, directions: Array) -> bool:
     """Whether no direction of the flat vanishes on more samples than the whole flat does."""
     n = cloud.n
-    together = (np.abs(cloud.y @ null[:n] + null[n]) < 10 * FLOOR).all(1).mean()
+    together = (np.abs(cloud.x @ null[:n] + null[n]) < 10 * FLOOR).all(1).mean()
     norms = np.linalg.norm(directions[:, :n], axis=1)
-    single = np.abs(cloud.y @ directions[:, :n].T + directions[:, n]) < 10 * FLOOR * norms
+    single = np.abs(cloud.x @ directions[:, :n].T + directions[:, n]) < 10 * FLOOR * norms
     return bool(together > LEAST_SHARE and (single.mean(0) < 1.02 * together + 0.002).all())

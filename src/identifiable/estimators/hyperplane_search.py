@@ -29,9 +29,10 @@ from identifiable.estimators.flats import (
     neighbour_flats,
     sparse_directions,
 )
-from identifiable.estimators.hyperplanes import FLOOR, LEAST_SHARE, Array, Cloud, Hyperplane, peaks
+from identifiable.estimators.hyperplanes import FLOOR, LEAST_SHARE, Array, Cloud, Hyperplane, peaks, unit
 
 SAME, SAME_EXACT = 0.999, 1 - 1e-6  # correlation from which two rows are one: before polishing, and after on exact data
+SMOOTH = (1.0, 0.7, 0.5, 0.3)  # widths ε of the descent where nothing rests exactly, in sd
 COARSE, FINE = (0.5, 0.286, 0.164, 0.093), (0.053, 0.031, 0.018, 0.01)  # widths ε of the descent, in sd
 # Contrast of the start and τ of the descent, in the order they are tried.
 SCHEDULE = (
@@ -56,7 +57,7 @@ SCHEDULE = (
 
 @dataclass(frozen=True)
 class Found:
-    """Rows (n, n + 1) of w·y + b in the coordinates given.
+    """Rows (n, n + 1) of w·x + b on the white rows given.
 
     The first `verified` were seen as sharp hyperplanes. `blocks` are groups of rows that vanish on the same samples
     only: each spans its group, and no row of it is identified alone.
@@ -66,6 +67,23 @@ class Found:
     verified: int
     blocks: tuple[tuple[int, ...], ...]
     rounds: int
+
+
+def _as_rows(W: Tensor) -> Array:
+    rows: Array = W.reshape(-1, W.shape[-1]).double().cpu().numpy()
+    return rows
+
+
+def _basis(null: Array) -> Array:
+    """Return orthonormal directions (n, m) of the span of functionals null (n + 1, m)."""
+    basis: Array = np.linalg.qr(null[:-1])[0]
+    return basis
+
+
+def tabled_schedule(number: int, many: int) -> tuple[list[str], Tensor]:
+    """Return the contrasts and the τ (many,) of this round."""
+    chosen = [SCHEDULE[(number * many + i) % len(SCHEDULE)] for i in range(many)]
+    return [kind for kind, _ in chosen], torch.tensor([tau for _, tau in chosen])
 
 
 def pinball_starts(x: Tensor, W: Tensor, tau: Tensor, fixed: int = 0) -> Tensor:
@@ -78,12 +96,12 @@ def pinball_starts(x: Tensor, W: Tensor, tau: Tensor, fixed: int = 0) -> Tensor:
 
 
 class HyperplaneSearch:
-    """The state of one search: the rows y as a `Cloud`, and what has been found."""
+    """The state of one search: the white rows x as a `Cloud`, and what has been found."""
 
-    def __init__(self, y: Array, variances: Array, seed: int) -> None:
+    def __init__(self, x: Array, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.torch_rng = torch.Generator().manual_seed(seed)
-        self.cloud = Cloud(y, variances, self.rng)
+        self.cloud = Cloud(x, self.rng)
         self.n = self.cloud.n
         self.candidates: list[Hyperplane] = []
         self.directions = np.zeros((0, self.n))  # of the candidates
@@ -93,6 +111,8 @@ class HyperplaneSearch:
         self.neighbours: list[Array] = []
         self.contrasts: dict[str, Tensor] = {}
         self.best_start: tuple[float, Array] | None = None
+        self.first: tuple[Tensor, Tensor] | None = None  # rows and starts of a first round that was run beforehand,
+        self.smooth: Tensor | None = None  # and its smooth start
 
     @property
     def solved(self) -> bool:
@@ -122,10 +142,9 @@ class HyperplaneSearch:
         plane = self.cloud.polish(row)
         if plane is None:
             return False
-        size = float(self.cloud.sizes(plane.row[None])[0])
-        sharp = plane.sharpness >= np.clip(0.02 * size / plane.spread, 2.5, 50)
+        sharp = plane.sharpness >= np.clip(0.02 / plane.spread, 2.5, 50)
         least = max(LEAST_SHARE, 2.0 * self.n / self.cloud.rows)
-        if not sharp or plane.share < least or plane.spread > 0.25 * size:
+        if not sharp or plane.share < least or plane.spread > 0.25:
             return False
         narrowest = min((k.spread for k in self.candidates), default=np.inf)
         if plane.spread > 3 * narrowest + 1e-5:  # wider than the common noise level
@@ -136,27 +155,27 @@ class HyperplaneSearch:
             return False
         self.candidates = [k for k in self.candidates if k.spread <= 3 * plane.spread + 1e-5]
         self.candidates.append(plane)
-        self.directions = self.cloud.directions(np.stack([k.row for k in self.candidates]))
+        self.directions = np.stack([k.normal for k in self.candidates])
         return True
 
     def _known(self, row: Array, limit: float) -> bool:
         """Whether a candidate has this direction, or a block holds it."""
-        a = self.cloud.directions(row[None])[0]
+        a = row[: self.n] / np.linalg.norm(row[: self.n])
         if self.candidates and float(np.abs(self.directions @ a).max()) > limit:
             return True
-        return any(np.linalg.norm(self.cloud.basis(block).T @ a) > limit for block in self.blocks)
+        return any(np.linalg.norm(_basis(block).T @ a) > limit for block in self.blocks)
 
     def _holds_several(self, plane: Hyperplane) -> bool:
         """Whether the samples on it span too little: then it is a combination of rows, and their flat is noted."""
         n = self.n
-        inside = np.flatnonzero(np.abs(plane.distance(self.cloud.y)) < plane.band)
-        y = self.cloud.y[inside]
+        inside = np.flatnonzero(np.abs(plane.distance(self.cloud.x)) < plane.band)
+        x = self.cloud.x[inside]
         widest: Array | None = None
         for attempt in range(8):  # random subsets, small and large: a few stray samples would hide it in all of them
             size = min(len(inside), max(4 * n, len(inside) // 6 if attempt % 2 else 0))
             null = self.cloud.null_space(self.rng.choice(inside, size, replace=False))
             if null.shape[1] > (1 if widest is None else widest.shape[1]):
-                off = (np.abs(y @ null[:n] + null[n]) > 10 * FLOOR).any(1).sum()
+                off = (np.abs(x @ null[:n] + null[n]) > 10 * FLOOR).any(1).sum()
                 if off <= n + 10:  # all but strays; a component that only the subset misses is larger
                     widest = null
         if widest is not None and widest.shape[1] <= LARGEST:
@@ -165,10 +184,10 @@ class HyperplaneSearch:
 
     def _note(self, null: Array) -> None:
         """Keep a flat for later, once."""
-        new = self.cloud.basis(null)
+        new = _basis(null)
         for flat in (*self.noted, *self.blocks):
             if flat.shape[1] == null.shape[1]:
-                cosines = np.linalg.svd(self.cloud.basis(flat).T @ new, compute_uv=False)
+                cosines = np.linalg.svd(_basis(flat).T @ new, compute_uv=False)
                 if cosines[-1] > 1 - 1e-6:
                     return
         self.noted.append(null)
@@ -245,7 +264,7 @@ class HyperplaneSearch:
         rows = [k.row for k in self.kept]
         found: list[Array] = []
         for null in sorted(self.blocks, key=lambda a: a.shape[1]):
-            fresh = self.cloud.directions(np.vstack([*rows, *null.T]))
+            fresh = unit(np.vstack([*rows, *null.T]))[:, : self.n]
             if len(fresh) <= self.n and np.linalg.matrix_rank(fresh, tol=1e-4) == len(fresh):
                 found.append(null.T)
                 rows.extend(null.T)
@@ -262,31 +281,26 @@ class HyperplaneSearch:
         """Draw the white rows (1, N, n + 1) of a round."""
         n = self.n
         size = int(max(2500, (100 if n < 60 else 60) * n) * (1 + 0.5 * number))
-        return self.cloud.white[torch.randperm(self.cloud.rows, generator=self.torch_rng)[:size]][None]
+        return self.cloud.single[torch.randperm(self.cloud.rows, generator=self.torch_rng)[:size]][None]
 
     def schedule(self, number: int) -> tuple[list[str], Tensor]:
         """Return the contrasts and the τ of this round: from the table, or from the rows verified so far."""
         many = self.starts_per_round
-        first = number * many
-        chosen = [SCHEDULE[(first + i) % len(SCHEDULE)] for i in range(many)]
-        kinds, tau = [kind for kind, _ in chosen], [tau for _, tau in chosen]
         verified = [k for k in self.kept if k.exact]
-        if verified:  # the window of τ in which the rows found so far sit on their quantile
-            t = np.stack([k.distance(self.cloud.y) for k in verified], 1)
-            bands = np.array([k.band for k in verified])
-            below, above = (t < -bands).mean(0), (t > bands).mean(0)
-            low, high = np.median(np.minimum(below, above)), np.median(1 - np.maximum(below, above))
-            places = self.rng.permutation([0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5])[:many]
-            tau = list(np.clip(low + places * (high - low), 0.01, 0.5))
-            kinds = ["tanh", "random", "cube", "random", "tanh", "skew", "random", "cube"][:many]
-        return kinds, torch.tensor(tau, dtype=torch.float32)
+        if not verified:
+            return tabled_schedule(number, many)
+        # The window of τ in which the rows found so far sit on their quantile.
+        t = np.stack([k.distance(self.cloud.x) for k in verified], 1)
+        bands = np.array([k.band for k in verified])
+        below, above = (t < -bands).mean(0), (t > bands).mean(0)
+        low, high = np.median(np.minimum(below, above)), np.median(1 - np.maximum(below, above))
+        places = self.rng.permutation([0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5])[:many]
+        kinds = ["tanh", "random", "cube", "random", "tanh", "skew", "random", "cube"][:many]
+        return kinds, torch.as_tensor(np.clip(low + places * (high - low), 0.01, 0.5)).float()
 
     def start(self, kind: str) -> Tensor:
         """Return a start (n, n + 1) of this contrast, the verified rows in place of as many of its own."""
-        if kind == "random" or kind not in self.contrasts:
-            white = self.cloud.white[None, : max(8000, 100 * self.n), : self.n]
-            self.contrasts[kind] = ica_start(white, kind, self.torch_rng)[0]
-        start = torch.cat([self.contrasts[kind], torch.zeros(self.n, 1)], 1)
+        start = torch.cat([self.contrast(kind), torch.zeros(self.n, 1)], 1)
         fixed = self.verified_rows()
         if not len(fixed):
             return start
@@ -295,10 +309,17 @@ class HyperplaneSearch:
         order = scipy.linalg.qr(rest.numpy().T, pivoting=True, mode="r")[1][: self.n - len(fixed)]
         return torch.cat([fixed, start[order]])
 
+    def contrast(self, kind: str) -> Tensor:
+        """Return the rotation (n, n) that is best by this contrast; a new one each time if it is random."""
+        if kind == "random" or kind not in self.contrasts:
+            white = self.cloud.single[None, : max(8000, 100 * self.n), : self.n]
+            self.contrasts[kind] = ica_start(white, kind, self.torch_rng)[0]
+        return self.contrasts[kind]
+
     def verified_rows(self) -> Tensor:
         """Rows on white data (m, n + 1) known exactly, at most n - 1."""
         exact = [k.row for k in self.kept if k.exact][: self.n - 1]
-        return self.cloud.to_white(np.stack(exact)) if exact else torch.zeros(0, self.n + 1)
+        return torch.as_tensor(np.stack(exact)).float() if exact else torch.zeros(0, self.n + 1)
 
     def start_round(self, number: int) -> None:
         """Descend from a batch of starts on a subsample and offer their rows."""
@@ -309,35 +330,32 @@ class HyperplaneSearch:
 
     def take(self, x: Tensor, W: Tensor) -> None:
         """Offer the rows of the starts W (S, n, n + 1), then those of their sharper minima."""
-        self.offer(self.cloud.from_white(W))
+        self.offer(_as_rows(W))
         if not self.solved and len(self.kept) < self.n:
-            unit = W / W[..., : self.n].norm(dim=-1, keepdim=True)
-            logs = descend(x, unit[None], LogSize(), (0.1, 0.05, 0.02, 0.01), 6)[0]
-            self.offer(self.cloud.from_white(logs))
+            W = W / W[..., : self.n].norm(dim=-1, keepdim=True)
+            logs = descend(x, W[None], LogSize(), (0.1, 0.05, 0.02, 0.01), 6)[0]
+            self.offer(_as_rows(logs))
             self.remember(W, logs)
 
     def remember(self, *batches: Tensor) -> None:
         """Keep the start whose coordinates rest most often, for what is not found otherwise."""
         for W in batches:
-            for whole, value in zip(W, peaks(self.cloud.white[None, :6000], W[None])[0].sum(-1), strict=True):
+            for whole, value in zip(W, peaks(self.cloud.single[None, :6000], W[None])[0].sum(-1), strict=True):
                 if self.best_start is None or float(value) > self.best_start[0]:
-                    self.best_start = float(value), self.cloud.from_white(whole)
+                    self.best_start = float(value), _as_rows(whole)
 
     def smooth_starts(self, *kinds: str) -> None:
         """Remember minimisers of a coarse contrast too: where nothing rests exactly they are the better ones."""
-        W = torch.stack([torch.cat([self.start_from(kind), torch.zeros(self.n, 1)], 1) for kind in kinds])[None]
-        self.remember(descend(self.subsample(0), W, LogSize(), (1.0, 0.7, 0.5, 0.3), 15)[0])
-
-    def start_from(self, kind: str) -> Tensor:
-        """Return the plain start (n, n) of this contrast."""
-        self.start(kind)
-        return self.contrasts[kind]
+        if self.smooth is None or kinds != ("tanh",):
+            W = torch.stack([torch.cat([self.contrast(kind), torch.zeros(self.n, 1)], 1) for kind in kinds])[None]
+            self.smooth = descend(self.subsample(0), W, LogSize(), SMOOTH, 15)[0]
+        self.remember(self.smooth)
 
     # -- the result -------------------------------------------------------------
 
-    def exhausted(self, number: int) -> bool:
+    def exhausted(self, rounds: int) -> bool:
         """Whether another round would not help: all is found, or there is nothing sharp to be found."""
-        starts = (number + 1) * self.starts_per_round
+        starts = rounds * self.starts_per_round
         if not self.kept and not self.blocks:
             return starts >= 16
         blocks = self.independent_blocks()
@@ -349,15 +367,21 @@ class HyperplaneSearch:
         complete = len(shares) == self.n and min(shares) >= 0.5 * np.median(shares)
         return starts >= (16 if complete or self.n >= 30 else 24)
 
-    def finish(self, max_rounds: int, number: int = 0) -> Found:
-        """Go on with rounds of starts until n rows are verified or another round would not help."""
+    def finish(self, max_rounds: int) -> Found:
+        """Look at neighbours, then at rounds of starts, until n rows are verified or more would not help."""
+        number = 0
+        if self.first is not None:
+            self.take(*self.first)
+            number = 1
+        if not self.solved:
+            self.look_at_neighbours()
         while not self.solved and number < max_rounds:
             self.start_round(number)
             self.use_flats()
-            if self.solved or self.exhausted(number):
-                break
             number += 1
-        return self.complete(number + 1)
+            if self.exhausted(number):
+                break
+        return self.complete(number)
 
     def complete(self, rounds: int) -> Found:
         """Return n independent rows: what was verified, then blocks, then the rows of the best start."""
@@ -371,8 +395,8 @@ class HyperplaneSearch:
             # A piecewise affine mixture has exact hyperplanes of its own, through some of its pieces: a smooth start
             # then rests far more often than they do.
             self.smooth_starts("tanh")
-            white = self.cloud.to_white(np.array(rows))
-            resting = float(peaks(self.cloud.white[None, :6000], white[None, None]).sum())
+            single = torch.as_tensor(np.array(rows)).float()
+            resting = float(peaks(self.cloud.single[None, :6000], single[None, None]).sum())
             trusted = self.best_start is not None and self.best_start[0] < 1.2 * resting
         else:
             self.smooth_starts("tanh", "cube", "skew", "random")
@@ -392,21 +416,21 @@ class HyperplaneSearch:
     def _independent(self, rows: list[Array], row: Array, limit: float) -> bool:
         if not rows:
             return True
-        a, v = self.cloud.directions(np.stack(rows)), self.cloud.directions(row[None])[0]
+        a, v = unit(np.stack(rows))[:, : self.n], unit(row[None])[0, : self.n]
         return bool(np.linalg.norm(v - np.linalg.lstsq(a.T, v, rcond=None)[0] @ a) > limit)
 
 
 def find_hyperplanes(
-    sets: Sequence[tuple[Array, Array]],
+    sets: Sequence[Array],
     seeds: Sequence[int],
     *,
     max_rounds: int = 8,
     device: torch.device | None = None,
 ) -> list[Found]:
-    """Find n independent hyperplanes that hold many of the rows y (N, n), for each of many data sets (y, variances).
+    """Find n independent hyperplanes that hold many of the rows, for each of many data sets of white rows (N, n).
 
-    y has uncorrelated columns with these variances, and noise, if any, is isotropic in it. The first round of starts
-    runs for all data sets of one n in one batch on the device; what it leaves open is searched set by set.
+    With a GPU as the device, the first starts of all data sets of one n descend there in one batch; the rest is done
+    set by set on the CPU.
 
     Examples
     --------
@@ -414,40 +438,34 @@ def find_hyperplanes(
     >>> rng = np.random.default_rng(0)
     >>> z = rng.normal(size=(2000, 3)) * (rng.random((2000, 3)) < 0.5) + [0, 1, 2]
     >>> values, vectors = np.linalg.eigh(np.cov(z.T, ddof=0))
-    >>> (found,) = find_hyperplanes([((z - z.mean(0)) @ vectors, values)], [0])
-    >>> found.verified, np.abs(found.rows[:, :3] @ vectors.T).round(6).max(1).tolist()
-    (3, [1.0, 1.0, 1.0])
+    >>> white = (z - z.mean(0)) @ vectors / np.sqrt(values)
+    >>> (found,) = find_hyperplanes([white], [0])
+    >>> t = white @ found.rows[:, :3].T + found.rows[:, 3]
+    >>> found.verified, bool((np.sort(np.abs(t) < 1e-6, 1) == np.sort(z == [0, 1, 2], 1)).all())
+    (3, True)
     """
-    searches = [HyperplaneSearch(y, variances, seed) for (y, variances), seed in zip(sets, seeds, strict=True)]
-    for search in searches:
-        search.look_at_neighbours()
-    unsolved = [s for s in searches if not s.solved]
-    done: dict[int, int] = {}
-    if len(unsolved) > 1:
-        for n in sorted({s.n for s in unsolved}):
-            group = [s for s in unsolved if s.n == n and not s.kept]
-            for search in group:
-                done[id(search)] = 1
-            _first_round(group, device or torch.device("cpu"))
-    return [s.finish(max_rounds, done.get(id(s), 0)) for s in searches]
+    searches = [HyperplaneSearch(x, seed) for x, seed in zip(sets, seeds, strict=True)]
+    if device is not None and device.type != "cpu":  # a CPU has more to gain from neighbours, which often suffice
+        for n in sorted({search.n for search in searches}):
+            _first_round([search for search in searches if search.n == n], device)
+    return [search.finish(max_rounds) for search in searches]
 
 
 def _first_round(group: list[HyperplaneSearch], device: torch.device) -> None:
     """Descend from the first starts of many searches of one n together."""
-    if not group:
-        return
     xs = [search.subsample(0) for search in group]
     rows = min(x.shape[1] for x in xs)
     x = torch.cat([x[:, :rows] for x in xs])
-    kinds, tau = group[0].schedule(0)
-    white = torch.cat([s.cloud.white[None, :rows, : s.n] for s in group]).to(device)
+    kinds, tau = tabled_schedule(0, group[0].starts_per_round)
+    white = torch.cat([s.cloud.single[None, :rows, : s.n] for s in group]).to(device)
     starts = []
     for kind in kinds:
         W = ica_start(white, kind, group[0].torch_rng)
         starts.append(torch.cat([W, torch.zeros(*W.shape[:2], 1, device=device)], -1))
         for search, own in zip(group, W.cpu(), strict=True):
             search.contrasts[kind] = own
-    found = pinball_starts(x.to(device), torch.stack(starts, 1), tau.to(device)).cpu()
-    for search, own, W in zip(group, x, found, strict=True):
-        search.take(own[None], W)
-        search.use_flats()
+    on_device = x.to(device)
+    found = pinball_starts(on_device, torch.stack(starts, 1), tau.to(device)).cpu()
+    smooth = descend(on_device, starts[kinds.index("tanh")][:, None], LogSize(), SMOOTH, 15).cpu()
+    for search, own, W, coarse in zip(group, x, found, smooth, strict=True):
+        search.first, search.smooth = (own[None], W), coarse

@@ -1,9 +1,8 @@
 r"""Hyperplanes that hold many samples exactly: one candidate at a time.
 
-A latent that rests in a share of the samples, mixed affinely, puts that share of the rows y on one hyperplane
-{y : w·y + b = 0}. A candidate near it is *polished*: the band around it shrinks to its spike, and the hyperplane is the
-smallest principal direction of the samples in the band. On noisy rows the spike keeps the width of the noise, which is
-isotropic in y.
+A latent that rests in a share of the samples, mixed affinely, puts that share of the white rows x on one hyperplane
+{x : w·x + b = 0}. A candidate near it is *polished*: the band around it shrinks to its spike, and the hyperplane is the
+smallest principal direction of the samples in the band. Distances are in units of a coordinate's standard deviation.
 """
 
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from torch import Tensor
 
 Array = NDArray[np.float64]
 
-EXACT = 1e-4  # a spike narrower than this, in units of the columns' sd, is called exact
+EXACT = 1e-4  # a spike narrower than this, in sd, is called exact
 FLOOR = 3e-6  # half-width of the narrowest band
 BANDS = (0.06, 0.03, 0.015, 0.005, 0.0015, 5e-4, 1e-4, 2e-5)  # half-widths, in sd, from which a polish may start
 PEAKS = (0.03, 0.07, 0.15)  # half-widths, in sd, at which a coordinate is looked at for a peak
@@ -24,7 +23,7 @@ LEAST_SHARE = 0.04  # of the samples on a hyperplane that is looked for
 
 @dataclass(frozen=True)
 class Hyperplane:
-    """{y : normal·y + offset = 0} with |normal| = 1, the spike of the samples on it, and how sharp that is."""
+    """{x : normal·x + offset = 0} with |normal| = 1, the spike of the samples on it, and how sharp that is."""
 
     normal: Array
     offset: float
@@ -44,56 +43,28 @@ class Hyperplane:
         row: Array = np.append(self.normal, self.offset)
         return row
 
-    def distance(self, y: Array) -> Array:
-        """Signed distance of rows y (N, n)."""
-        d: Array = y @ self.normal + self.offset
+    def distance(self, x: Array) -> Array:
+        """Signed distance of rows x (N, n)."""
+        d: Array = x @ self.normal + self.offset
         return d
 
 
 class Cloud:
-    """Rows y (N, n) with uncorrelated columns of these variances, in random order, and their white form (N, n + 1).
+    """White rows x (N, n), shuffled, and their homogeneous form (N, n + 1) in single precision.
 
-    Functionals are rows (n + 1,) in homogeneous coordinates of y.
+    Functionals are rows (n + 1,) of w·x + b; those with |w| = 1 have unit variance, and w·w' is their correlation.
     """
 
-    def __init__(self, y: Array, variances: Array, rng: np.random.Generator) -> None:
-        self.y = y[rng.permutation(len(y))]
-        self.variances, self.scales = variances, np.sqrt(variances)
-        self.rows, self.n = y.shape
-        self.white = torch.as_tensor(np.c_[self.y / self.scales, np.ones(self.rows)]).float()
-        self.part = self.y[: max(4000, 60 * self.n)]
-
-    def sizes(self, functionals: Array) -> Array:
-        """Return the standard deviations (m,) of functionals (m, n + 1) over the rows."""
-        size: Array = np.linalg.norm(functionals[:, : self.n] * self.scales, axis=1)
-        return size
-
-    def directions(self, functionals: Array) -> Array:
-        """Return unit vectors (m, n): functionals (m, n + 1) on white data, whose inner products are correlations."""
-        on_white = functionals[:, : self.n] * self.scales
-        unit: Array = on_white / np.linalg.norm(on_white, axis=1, keepdims=True)
-        return unit
-
-    def basis(self, null: Array) -> Array:
-        """Return orthonormal directions (n, m), on white data, of the span of functionals null (n + 1, m)."""
-        basis: Array = np.linalg.qr(null[: self.n] * self.scales[:, None])[0]
-        return basis
-
-    def from_white(self, W: Tensor) -> Array:
-        """Turn functionals (..., n + 1) on white rows into functionals (m, n + 1) on y."""
-        functionals: Array = W.reshape(-1, self.n + 1).double().cpu().numpy().copy()
-        functionals[:, : self.n] /= self.scales
-        return functionals
-
-    def to_white(self, functionals: Array) -> Tensor:
-        """Turn functionals (m, n + 1) on y into unit functionals on white rows."""
-        W = functionals * np.r_[self.scales, 1.0]
-        return torch.as_tensor(W / np.linalg.norm(W[:, : self.n], axis=1, keepdims=True)).float()
+    def __init__(self, x: Array, rng: np.random.Generator) -> None:
+        self.x = x[rng.permutation(len(x))]
+        self.rows, self.n = x.shape
+        self.single = torch.as_tensor(np.c_[self.x, np.ones(self.rows)]).float()
+        self.part = self.x[: max(4000, 60 * self.n)]
 
     def resting(self, functionals: Array, width: float = 0.03) -> Array:
         """Return the share (m,) of samples that each functional puts within `width` of zero, in units of its sd."""
-        t = np.abs(self.y[:4000] @ functionals[:, : self.n].T + functionals[:, self.n])
-        share: Array = (t < width * self.sizes(functionals)).mean(0)
+        t = np.abs(self.x[:4000] @ functionals[:, : self.n].T + functionals[:, self.n])
+        share: Array = (t < width * np.linalg.norm(functionals[:, : self.n], axis=1)).mean(0)
         return share
 
     def polish(self, row: Array) -> Hyperplane | None:
@@ -102,21 +73,21 @@ class Cloud:
         normal, offset = row[: self.n] / norm, float(row[self.n] / norm)
         shrunk = self._shrink(self.part, normal, offset, self._sharpest_band(self.part @ normal + offset))
         if shrunk is not None and shrunk[3] >= EXACT and len(self.part) < self.rows:
-            shrunk = self._shrink(self.y, *shrunk[:3])  # the more samples, the better it is known
+            shrunk = self._shrink(self.x, *shrunk[:3])  # the more samples, the better it is known
         if shrunk is None:
             return None
         normal, offset, band, spread = shrunk
-        distance = np.abs(self.y @ normal + offset)
+        distance = np.abs(self.x @ normal + offset)
         inside = int((distance < band).sum())
         beside = int(((distance >= band) & (distance < 3 * band)).sum()) / 2
         return Hyperplane(normal, offset, band, spread, inside / self.rows, inside / (beside + 1))
 
     def _shrink(
-        self, y: Array, normal: Array, offset: float, band: float, iterations: int = 25
+        self, x: Array, normal: Array, offset: float, band: float, iterations: int = 25
     ) -> tuple[Array, float, float, float] | None:
         spread, last = 0.0, -1
         for _ in range(iterations):
-            samples = y[np.abs(y @ normal + offset) < band]
+            samples = x[np.abs(x @ normal + offset) < band]
             if len(samples) < self.n + 10:
                 return None
             mean = samples.mean(0)
@@ -138,18 +109,24 @@ class Cloud:
 
     def null_space(self, samples: NDArray[np.intp]) -> Array:
         """All functionals (n + 1, m) that vanish on these samples."""
-        y = self.y[samples]
-        mean = y.mean(0)
-        values, vectors = np.linalg.eigh((y - mean).T @ (y - mean) / len(y))
+        x = self.x[samples]
+        mean = x.mean(0)
+        values, vectors = np.linalg.eigh((x - mean).T @ (x - mean) / len(x))
         small = values < max(25 * values[0], 1e-11) if values[0] < EXACT**2 else values < 2 * values[0]
         null = vectors[:, : min(max(int(small.sum()), 1), self.n - 1)]
         functionals: Array = np.r_[null, -(mean @ null)[None]]
         return functionals
 
 
+def unit(functionals: Array) -> Array:
+    """Return functionals (m, n + 1) with |w| = 1."""
+    scaled: Array = functionals / np.linalg.norm(functionals[:, :-1], axis=1, keepdims=True)
+    return scaled
+
+
 def peaks(x: Tensor, W: Tensor) -> Tensor:
     """Return how much of white rows x (D, N, q) is in a peak at zero of functionals W (D, S, m, q), as (D, S, m)."""
-    unit = W / W[..., :-1].norm(dim=-1, keepdim=True)
-    t = (x @ unit.flatten(1, 2).transpose(1, 2)).abs()
+    W = W / W[..., :-1].norm(dim=-1, keepdim=True)
+    t = (x @ W.flatten(1, 2).transpose(1, 2)).abs()
     heights = [(t < h).float().mean(1) - ((t >= h) & (t < 3 * h)).float().mean(1) / 2 for h in PEAKS]
     return torch.stack(heights).amax(0).reshape(W.shape[:-1])

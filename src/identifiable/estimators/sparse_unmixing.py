@@ -14,23 +14,26 @@ mixture, where nothing rests exactly, the result is the best of several smooth s
 """
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from identifiable.certify import Certificate, Check, Level, certify
 from identifiable.data.sample import FloatArray
 from identifiable.errors import RecoveryWarning
-from identifiable.estimators.base import LatentModel, hold_out, is_integer
+from identifiable.estimators.base import LatentModel, hold_out, is_integer, resolve_device
 from identifiable.estimators.hyperplane_search import Found, find_hyperplanes
 from identifiable.mixture import Mixture
 
-RANK_TOLERANCE = 1e-9  # eigenvalues of the correlation matrix below this share of the largest are zero
+RANK_TOLERANCE = 1e-9  # eigenvalues of the correlation matrix below this share of the largest are zero,
+LEAST_EIGENVALUE = 1e-13  # or below this one if the number of latents is given: what rounding leaves
 MOST_COMPONENTS = 500  # patterns of activity that get a component of their own
 SMOOTHING = 0.01  # standard deviation of the spike in the density, in units of a latent's own
 MOST_ROWS = 20_000  # rows the hyperplanes are searched on (100 per latent where that is more)
@@ -52,7 +55,7 @@ class SparseUnmixing(LatentModel):
     n_latents : number of latents; None: the rank of X. With more than the rank, the surplus is reported in `unused_`
         and stays at zero.
     n_restarts : independent searches, compared by `stability_`; one suffices where all rows are verified.
-    random_state, device, verbose : as everywhere; the search runs on the CPU.
+    random_state, device, verbose : as everywhere; one data set is searched on the CPU, the device serves `fit_many`.
     max_rounds : rounds of starts before the search gives up.
 
     Attributes
@@ -128,6 +131,30 @@ class SparseUnmixing(LatentModel):
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d). y is ignored."""
+        job = self._prepare(X)
+        self._finish(job, find_hyperplanes(job.sets, job.seeds, max_rounds=self.max_rounds))
+        return self
+
+    def fit_many(self, sets: Sequence[ArrayLike]) -> list["SparseUnmixing"]:
+        """Fit a copy of this estimator to each of many data sets, and return the copies in their order.
+
+        On a GPU the first starts of all data sets with one number of latents descend in one batch; the rest of the
+        search is done data set by data set on the CPU.
+        """
+        models: list[SparseUnmixing] = [clone(self) for _ in sets]
+        jobs = [model._prepare(X) for model, X in zip(models, sets, strict=True)]
+        found = find_hyperplanes(
+            [one for job in jobs for one in job.sets],
+            [seed for job in jobs for seed in job.seeds],
+            max_rounds=self.max_rounds,
+            device=resolve_device(self.device),
+        )
+        for i, (model, job) in enumerate(zip(models, jobs, strict=True)):
+            model._finish(job, found[i * self.n_restarts : (i + 1) * self.n_restarts])
+        return models
+
+    def _prepare(self, X: ArrayLike) -> "_Job":
+        """Check the parameters and X, and reduce X to the coordinates of the search."""
         self._check_common_parameters()
         self._require("max_rounds", is_integer(self.max_rounds, 1), "an integer >= 1")
         X = self._check_training_data(X)
@@ -136,22 +163,23 @@ class SparseUnmixing(LatentModel):
         train, held = hold_out(len(X), seed) if self.n_restarts > 1 else (np.arange(len(X)), np.arange(min(len(X), 10)))
         reduction = _Reduction.of(X[train], self.n_latents)
         rows = train[_some_rows(len(train), max(MOST_ROWS, 100 * reduction.n), seed)]
-        reduced, compared = reduction.reduce(X[rows]), reduction.reduce(X[held])
-        restarts = range(self.n_restarts)
-        found = find_hyperplanes(
-            [(reduced, reduction.variances) for _ in restarts], [seed + r for r in restarts], max_rounds=self.max_rounds
-        )
-        kept = found[self._settle(np.stack([compared @ f.rows[:, :-1].T + f.rows[:, -1] for f in found]))]
-        self._set_map(kept, reduction, reduced)
-        self._set_activity(kept, X)
-        if self.n_found_ < reduction.n:
+        seeds = range(seed, seed + self.n_restarts)
+        return _Job(X, reduction, reduction.reduce(X[rows]), reduction.reduce(X[held]), seeds)
+
+    def _finish(self, job: "_Job", found: list[Found]) -> None:
+        """Keep the restart that agrees most with the others, and set the fitted attributes."""
+        compared = job.compared / np.sqrt(job.reduction.variances)
+        latents = [compared @ f.rows[:, :-1].T + f.rows[:, -1] for f in found]
+        kept = found[self._settle(np.stack(latents))]
+        self._set_map(kept, job.reduction, job.reduced)
+        self._set_activity(kept, job.X)
+        if self.n_found_ < job.reduction.n:
             warnings.warn(
-                f"SparseUnmixing: {self.n_found_} of {reduction.n} latents were seen to rest; the others are the best "
-                "of several starts. The data are noisy or not an affine mixture, or max_rounds is too small.",
+                f"SparseUnmixing: {self.n_found_} of {job.reduction.n} latents were seen to rest; the others are the "
+                "best of several starts. The data are noisy or not an affine mixture, or max_rounds is too small.",
                 RecoveryWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        return self
 
     @property
     def certificate_(self) -> Certificate:
@@ -218,9 +246,9 @@ class SparseUnmixing(LatentModel):
     def _set_map(self, found: Found, reduction: "_Reduction", reduced: NDArray[np.float64]) -> None:
         """Put the rows found into the units of X, each latent with unit variance and at rest at zero."""
         n, d = reduction.n, len(reduction.mean)
-        t = reduced @ found.rows[:, :n].T + found.rows[:, n]
-        size = t.std(0)
-        rows, shifts = found.rows[:, :n] / size[:, None], found.rows[:, n] / size
+        rows = found.rows[:, :n] / np.sqrt(reduction.variances)
+        size = (reduced @ rows.T).std(0)
+        rows, shifts = rows / size[:, None], found.rows[:, n] / size
         self.components_ = rows @ reduction.vectors[:, :n].T / reduction.scale
         self.offset_ = self.components_ @ reduction.mean - shifts
         self.mixing_ = reduction.scale[:, None] * (reduction.vectors[:, :n] @ np.linalg.inv(rows))
@@ -246,16 +274,21 @@ class SparseUnmixing(LatentModel):
         self.active_share_ = moving.mean(0)
         self.active_mean_ = (z * moving).sum(0) / count
         self.active_scale_ = np.sqrt((((z - self.active_mean_) ** 2) * moving).sum(0) / count)
-        patterns, counts = np.unique(moving, axis=0, return_counts=True)
+        codes = np.packbits(moving, axis=1)  # unique() of one void per row is far faster than of rows
+        _, first, group, counts = np.unique(
+            codes.view(f"V{codes.shape[1]}").ravel(), return_index=True, return_inverse=True, return_counts=True
+        )
         order = np.argsort(-counts, kind="stable")
-        self.masks_ = Masks(patterns[order], counts[order] / len(X))
-        self.mixture_ = _mixture(z, moving, patterns[order][:MOST_COMPONENTS], counts[order][:MOST_COMPONENTS])
+        patterns = moving[first[order]]
+        self.masks_ = Masks(patterns, counts[order] / len(X))
+        members = np.split(np.argsort(group, kind="stable"), np.cumsum(counts)[:-1])
+        self.mixture_ = _mixture(z, patterns[:MOST_COMPONENTS], [members[j] for j in order[:MOST_COMPONENTS]])
         self.blocks_ = found.blocks
 
 
 @dataclass(frozen=True)
 class _Reduction:
-    """Standardised principal components: y = ((x - mean) / scale) vectors[:, :n]; noise in it is isotropic."""
+    """Principal components y = ((x - mean) / scale) vectors[:, :n] with noise that is isotropic; white: y / sd(y)."""
 
     mean: NDArray[np.float64]
     scale: NDArray[np.float64]
@@ -273,7 +306,7 @@ class _Reduction:
         standard = (X - mean) / scale
         values, vectors = np.linalg.eigh(standard.T @ standard / len(X))
         values, vectors = values[::-1], vectors[:, ::-1]
-        rank = int((values > RANK_TOLERANCE * values[0]).sum())
+        rank = int((values > (RANK_TOLERANCE if n_latents is None else LEAST_EIGENVALUE) * values[0]).sum())
         n = rank if n_latents is None else min(n_latents, rank)
         rest = float(max(values[n:].mean(), 1e-10)) if n < len(values) else 1.0
         return cls(mean, scale, vectors, values[:n].copy(), rest)
@@ -283,20 +316,37 @@ class _Reduction:
         return y
 
 
+@dataclass(frozen=True)
+class _Job:
+    """Checked data, and what the search of every restart needs of them."""
+
+    X: FloatArray
+    reduction: _Reduction
+    reduced: NDArray[np.float64]
+    compared: NDArray[np.float64]
+    seeds: range
+
+    @property
+    def sets(self) -> list[NDArray[np.float64]]:
+        white = self.reduced / np.sqrt(self.reduction.variances)
+        return [white for _ in self.seeds]
+
+
 def _some_rows(rows: int, most: int, seed: int) -> NDArray[np.intp]:
     if rows <= most:
         return np.arange(rows)
     return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
 
 
-def _mixture(z: FloatArray, moving: NDArray[np.bool_], patterns: NDArray[np.bool_], counts: NDArray[Any]) -> Mixture:
-    """Return weights, means and covariances per pattern; what rests is exactly at zero."""
+def _mixture(z: FloatArray, patterns: NDArray[np.bool_], members: list[NDArray[np.intp]]) -> Mixture:
+    """Return weights, means and covariances of the rows of each pattern; what rests is exactly at zero."""
+    counts = np.array([len(rows) for rows in members])
     frequent = counts >= np.maximum(2 * patterns.sum(1), 2)
     if not frequent.any():
         frequent[:1] = True
     means, covariances = [], []
-    for pattern in patterns[frequent]:
-        own = np.where(pattern, z[(moving == pattern).all(1)], 0.0)
+    for j in np.flatnonzero(frequent):
+        own = np.where(patterns[j], z[members[j]], 0.0)
         means.append(own.mean(0))
         covariances.append((own - means[-1]).T @ (own - means[-1]) / len(own))
     return Mixture(counts[frequent] / counts[frequent].sum(), means, covariances)
