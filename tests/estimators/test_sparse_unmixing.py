@@ -38,6 +38,42 @@ def test_twenty_dependent_latents():
     assert mcc(sample.z, model.transform(x)) > 0.9999999
 
 
+def test_rest_values_far_from_the_mean_at_forty_latents():
+    """No descent reaches the rows here; the flats of neighbouring samples do."""
+    sample, x = affine(rows=20_000, n=40, k=1, rho=75, delta=3)
+    model = SparseUnmixing(random_state=0).fit(x)
+    assert model.n_found_ == 40
+    assert mcc(sample.z, model.transform(x)) > 0.9999999
+
+
+def test_an_ill_conditioned_mixing():
+    """One direction of x has a 100,000th of the standard deviation of the largest: exact data still show it."""
+    sample = make_pdgmm(4000, n=6, layers=1, delta=1, random_state=0)
+    rng = np.random.default_rng(0)
+    left, _, right = np.linalg.svd(rng.normal(size=(6, 6)))
+    x = sample.z @ (left * [1, 1, 1, 1, 1, 1e-5]) @ right
+    model = SparseUnmixing(6, random_state=0).fit(x)
+    assert model.n_found_ == 6
+    assert mcc(sample.z, model.transform(x)) > 0.999999
+
+
+def test_rows_in_any_order():
+    """Sorted data are no harder: what looks at some of the rows looks at a random part."""
+    sample, x = affine(rows=20_000, n=6, k=3, rho=50)
+    order = np.argsort(sample.component, kind="stable")
+    model = SparseUnmixing(random_state=0).fit(x[order])
+    assert mcc(sample.z, model.transform(x)) > 0.9999999
+
+
+def test_many_data_sets_are_fitted_as_one_would_be():
+    sets = [affine(rows=1000, n=n, seed=n)[1] for n in (3, 4, 4)]
+    model = SparseUnmixing(random_state=0)
+    for x, one in zip(sets, model.fit_many(sets), strict=True):
+        np.testing.assert_array_equal(one.transform(x), model.fit(x).transform(x))
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit_many([sets[0], np.full((100, 3), np.nan)])
+
+
 def test_a_combination_of_two_latents_is_not_taken_for_one():
     """Here the samples on a combination of two rows hide that they span too little, by a few strays among them."""
     sample = make_pdgmm(20_000, n=10, k=2, layers=1, random_state=201)
