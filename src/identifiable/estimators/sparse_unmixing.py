@@ -9,8 +9,9 @@ affine representation as sparse as the true latents is a permutation and scaling
 are active without it (assumption 3.8b). Where that fails, latents that are always active together form a block
 (App. E.5), and only the block's span is found.
 
-The rows are found one hyperplane at a time, exactly where the data are exact (`hyperplane_search.py`). On a nonlinear
-mixture, where nothing rests exactly, the result is the best of several smooth starts: a baseline and an initialiser.
+The rows are found one hyperplane at a time, exactly where the data are exact (`hyperplane_search.py`). Under noise, and
+on a nonlinear mixture, nothing rests exactly: there the best of several smooth starts is refined by maximum likelihood
+of a noisy model (`noisy_unmixing.py`).
 """
 
 import warnings
@@ -30,6 +31,7 @@ from identifiable.data.sample import FloatArray
 from identifiable.errors import RecoveryWarning
 from identifiable.estimators.base import LatentModel, hold_out, is_integer, resolve_device
 from identifiable.estimators.hyperplane_search import Found, find_hyperplanes
+from identifiable.estimators.noisy_unmixing import refine_under_noise
 from identifiable.mixture import Mixture
 
 RANK_TOLERANCE = 1e-9  # eigenvalues of the correlation matrix below this share of the largest are zero,
@@ -57,13 +59,17 @@ class SparseUnmixing(LatentModel):
     n_restarts : independent searches, compared by `stability_`; one suffices where all rows are verified.
     random_state, device, verbose : as everywhere; one data set is searched on the CPU, the device serves `fit_many`.
     max_rounds : rounds of starts before the search gives up.
+    noisy : where nothing rests exactly, fit noise too (up to 30 latents; seconds for 10 of them, half a minute for 20).
+        The map is then the best linear predictor of the latents: the inverse of the mixing, shrunk where noise covers
+        the signal. False keeps the best start.
 
     Attributes
     ----------
     components_, offset_ : (n, d) and (n,): z = W x - offset, unit variance, zero at rest.
-    mixing_, origin_ : (d, n) and (d,): x = mixing z + origin; `origin_` is where everything rests.
+    mixing_, origin_ : (d, n) and (d,): x = mixing z + origin, the inverse map; `origin_` is where everything rests.
     n_found_ : latents whose hyperplane was verified, or that belong to a verified block; fewer than asked for also
         raises a `RecoveryWarning`.
+    noise_ : standard deviation of the noise, in units of a column's; 0 where every latent rests exactly.
     rest_scale_ : (n,) width of the spike at zero, in units of the latent's standard deviation.
     active_share_, active_mean_, active_scale_ : (n,) how often a latent is active, and its moments then.
     masks_ : `Masks`, the patterns of activity in the training data.
@@ -102,6 +108,7 @@ class SparseUnmixing(LatentModel):
     residual_: NDArray[np.float64]
     mean_: NDArray[np.float64]
     log_det_: float
+    noise_: float
     masks_: Masks
     mixture_: Mixture
     blocks_: tuple[tuple[int, ...], ...]
@@ -117,6 +124,7 @@ class SparseUnmixing(LatentModel):
         device: str = "auto",
         verbose: int = 1,
         max_rounds: int = 8,
+        noisy: bool = True,
     ) -> None:
         self.n_latents = n_latents  # type: ignore[assignment]
         self.n_restarts = n_restarts
@@ -124,6 +132,7 @@ class SparseUnmixing(LatentModel):
         self.device = device
         self.verbose = verbose
         self.max_rounds = max_rounds
+        self.noisy = noisy
 
     @property
     def _n_features_out(self) -> int:
@@ -157,6 +166,7 @@ class SparseUnmixing(LatentModel):
         """Check the parameters and X, and reduce X to the coordinates of the search."""
         self._check_common_parameters()
         self._require("max_rounds", is_integer(self.max_rounds, 1), "an integer >= 1")
+        self._require("noisy", isinstance(self.noisy, bool), "True or False")
         X = self._check_training_data(X)
         seed = self._seed()
         # Rows are held out to compare restarts on; a single one has nothing to be compared with.
@@ -171,12 +181,18 @@ class SparseUnmixing(LatentModel):
         compared = job.compared / np.sqrt(job.reduction.variances)
         latents = [compared @ f.rows[:, :-1].T + f.rows[:, -1] for f in found]
         kept = found[self._settle(np.stack(latents))]
-        self._set_map(kept, job.reduction, job.reduced)
+        rows = kept.rows / np.r_[np.sqrt(job.reduction.variances), 1.0]
+        self.noise_ = 0.0
+        if kept.verified == 0 and self.noisy:
+            refined = refine_under_noise(job.reduced, rows, seed=job.seeds[0])
+            rows, self.noise_ = refined.rows, refined.noise
+        self._set_map(rows, job.reduction, job.reduced)
         self._set_activity(kept, job.X)
         if self.n_found_ < job.reduction.n:
             warnings.warn(
-                f"SparseUnmixing: {self.n_found_} of {job.reduction.n} latents were seen to rest; the others are the "
-                "best of several starts. The data are noisy or not an affine mixture, or max_rounds is too small.",
+                f"SparseUnmixing: {self.n_found_} of {job.reduction.n} latents were seen to rest exactly; the others "
+                "are the best of several starts. The data are noisy or not an affine mixture, or max_rounds is too "
+                "small.",
                 RecoveryWarning,
                 stacklevel=3,
             )
@@ -243,12 +259,12 @@ class SparseUnmixing(LatentModel):
         values = self.active_mean_ + self.active_scale_ * generator.standard_normal((n_samples, self._n_features_out))
         return self.inverse_transform(np.where(self.masks_.patterns[pattern], values, 0.0))
 
-    def _set_map(self, found: Found, reduction: "_Reduction", reduced: NDArray[np.float64]) -> None:
-        """Put the rows found into the units of X, each latent with unit variance and at rest at zero."""
+    def _set_map(self, rows: NDArray[np.float64], reduction: "_Reduction", reduced: NDArray[np.float64]) -> None:
+        """Put rows (n, n + 1) on reduced data into the units of X, latents with unit variance and at rest at zero."""
         n, d = reduction.n, len(reduction.mean)
-        rows = found.rows[:, :n] / np.sqrt(reduction.variances)
+        rows, shifts = rows[:, :n], rows[:, n]
         size = (reduced @ rows.T).std(0)
-        rows, shifts = rows / size[:, None], found.rows[:, n] / size
+        rows, shifts = rows / size[:, None], shifts / size
         self.components_ = rows @ reduction.vectors[:, :n].T / reduction.scale
         self.offset_ = self.components_ @ reduction.mean - shifts
         self.mixing_ = reduction.scale[:, None] * (reduction.vectors[:, :n] @ np.linalg.inv(rows))
