@@ -32,6 +32,7 @@ from identifiable.estimators.flats import (
 from identifiable.estimators.hyperplanes import FLOOR, LEAST_SHARE, Array, Cloud, Hyperplane, peaks, unit
 
 SAME, SAME_EXACT = 0.999, 1 - 1e-6  # correlation from which two rows are one: before polishing, and after on exact data
+LEAST_SHARPNESS = 50  # samples on a hyperplane for one beside it
 SMOOTH = (1.0, 0.7, 0.5, 0.3)  # widths ε of the descent where nothing rests exactly, in sd
 COARSE, FINE = (0.5, 0.286, 0.164, 0.093), (0.053, 0.031, 0.018, 0.01)  # widths ε of the descent, in sd
 # Contrast of the start and τ of the descent, in the order they are tried.
@@ -118,8 +119,7 @@ class HyperplaneSearch:
     def solved(self) -> bool:
         """Whether n independent rows are known exactly, and none holds so few samples that it needs a second look."""
         shares = [k.share for k in self.kept]
-        exact = len(shares) == self.n and all(k.exact for k in self.kept)
-        return exact and min(shares) >= 0.4 * float(np.median(shares))
+        return len(shares) == self.n and min(shares) >= 0.4 * float(np.median(shares))
 
     # -- candidates -------------------------------------------------------------
 
@@ -140,20 +140,12 @@ class HyperplaneSearch:
     def _consider(self, row: Array) -> bool:
         """Polish one row and add it to the candidates if it is a genuine hyperplane."""
         plane = self.cloud.polish(row)
-        if plane is None:
+        if plane is None or plane.sharpness < LEAST_SHARPNESS:
             return False
-        sharp = plane.sharpness >= np.clip(0.02 / plane.spread, 2.5, 50)
-        least = max(LEAST_SHARE, 2.0 * self.n / self.cloud.rows)
-        if not sharp or plane.share < least or plane.spread > 0.25:
+        if plane.share < max(LEAST_SHARE, 2.0 * self.n / self.cloud.rows) or self._known(plane.row, SAME_EXACT):
             return False
-        narrowest = min((k.spread for k in self.candidates), default=np.inf)
-        if plane.spread > 3 * narrowest + 1e-5:  # wider than the common noise level
+        if self._holds_several(plane):
             return False
-        if self._known(plane.row, SAME_EXACT if plane.exact else 0.99):
-            return False
-        if plane.exact and self._holds_several(plane):
-            return False
-        self.candidates = [k for k in self.candidates if k.spread <= 3 * plane.spread + 1e-5]
         self.candidates.append(plane)
         self.directions = np.stack([k.normal for k in self.candidates])
         return True
@@ -200,7 +192,7 @@ class HyperplaneSearch:
             plane, v = self.candidates[i], self.directions[i]
             rest = v - basis.T @ (basis @ v)
             rest -= basis.T @ (basis @ rest)
-            if len(self.kept) < self.n and np.linalg.norm(rest) > (1e-3 if plane.exact else 0.03):
+            if len(self.kept) < self.n and np.linalg.norm(rest) > 1e-3:
                 self.kept.append(plane)
                 basis = np.vstack([basis, rest / np.linalg.norm(rest)])
 
@@ -286,12 +278,11 @@ class HyperplaneSearch:
     def schedule(self, number: int) -> tuple[list[str], Tensor]:
         """Return the contrasts and the τ of this round: from the table, or from the rows verified so far."""
         many = self.starts_per_round
-        verified = [k for k in self.kept if k.exact]
-        if not verified:
+        if not self.kept:
             return tabled_schedule(number, many)
         # The window of τ in which the rows found so far sit on their quantile.
-        t = np.stack([k.distance(self.cloud.x) for k in verified], 1)
-        bands = np.array([k.band for k in verified])
+        t = np.stack([k.distance(self.cloud.x) for k in self.kept], 1)
+        bands = np.array([k.band for k in self.kept])
         below, above = (t < -bands).mean(0), (t > bands).mean(0)
         low, high = np.median(np.minimum(below, above)), np.median(1 - np.maximum(below, above))
         places = self.rng.permutation([0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5])[:many]
@@ -318,8 +309,8 @@ class HyperplaneSearch:
 
     def verified_rows(self) -> Tensor:
         """Rows on white data (m, n + 1) known exactly, at most n - 1."""
-        exact = [k.row for k in self.kept if k.exact][: self.n - 1]
-        return torch.as_tensor(np.stack(exact)).float() if exact else torch.zeros(0, self.n + 1)
+        rows = [k.row for k in self.kept][: self.n - 1]
+        return torch.as_tensor(np.stack(rows)).float() if rows else torch.zeros(0, self.n + 1)
 
     def start_round(self, number: int) -> None:
         """Descend from a batch of starts on a subsample and offer their rows."""
@@ -361,11 +352,7 @@ class HyperplaneSearch:
         blocks = self.independent_blocks()
         if blocks and len(self.kept) + sum(map(len, blocks)) == self.n:
             return starts >= 16 or max(map(len, blocks)) <= 3  # a large block may only not have been split
-        if all(k.exact for k in self.kept):
-            return False
-        shares = [k.share for k in self.kept]
-        complete = len(shares) == self.n and min(shares) >= 0.5 * np.median(shares)
-        return starts >= (16 if complete or self.n >= 30 else 24)
+        return False
 
     def finish(self, max_rounds: int) -> Found:
         """Look at neighbours, then at rounds of starts, until n rows are verified or more would not help."""
@@ -390,8 +377,7 @@ class HyperplaneSearch:
         for block in self.independent_blocks():
             blocks.append(tuple(range(len(rows), len(rows) + len(block))))
             rows.extend(block)
-        exact = all(k.exact for k in self.kept)
-        if len(rows) == self.n and exact:
+        if len(rows) == self.n:
             # A piecewise affine mixture has exact hyperplanes of its own, through some of its pieces: a smooth start
             # then rests far more often than they do.
             self.smooth_starts("tanh")
@@ -400,7 +386,7 @@ class HyperplaneSearch:
             trusted = self.best_start is not None and self.best_start[0] < 1.2 * resting
         else:
             self.smooth_starts("tanh", "cube", "skew", "random")
-            trusted = exact and 2 * len(rows) >= self.n
+            trusted = 2 * len(rows) >= self.n
         if not trusted:  # a whole start fits together better than single rows
             rows, blocks = [], []
         verified = len(rows)
@@ -449,6 +435,23 @@ def find_hyperplanes(
         for n in sorted({search.n for search in searches}):
             _first_round([search for search in searches if search.n == n], device)
     return [search.finish(max_rounds) for search in searches]
+
+
+def centred_rows(x: Array, seed: int, starts: int = 4) -> Array:
+    """Return the rows (n, n + 1) of the best smooth start on white rows x (N, n) with every rest value at the mean.
+
+    On a mixture that is far from affine a free rest value is drawn to the folds; where latents lie around their rest
+    value the mean is the better guess.
+    """
+    search = HyperplaneSearch(x, seed)
+    W = torch.stack([search.start(kind) for kind in ("tanh", "cube", *["random"] * (starts - 2))])[None]
+    rows = search.cloud.single[None, :8000].clone()
+    rows[..., -1] = 0
+    W = descend(rows, W, LogSize(), SMOOTH, 20)
+    value = LogSize()(rows, W, SMOOTH[-1])[0].sum(-1) - torch.linalg.slogdet(W[..., :-1])[1]
+    best = _as_rows(W[0, int(value.argmin())])
+    best[:, -1] = 0
+    return best
 
 
 def _first_round(group: list[HyperplaneSearch], device: torch.device) -> None:

@@ -28,14 +28,8 @@ class Hyperplane:
     normal: Array
     offset: float
     band: float  # half-width that holds the spike
-    spread: float  # standard deviation of the samples in the band
     share: float  # of all samples in the band
     sharpness: float  # samples in the band over those in a band of the same width beside it
-
-    @property
-    def exact(self) -> bool:
-        """Whether the samples lie on it up to rounding."""
-        return self.spread < EXACT
 
     @property
     def row(self) -> Array:
@@ -68,37 +62,29 @@ class Cloud:
         return share
 
     def polish(self, row: Array) -> Hyperplane | None:
-        """Shrink the band around a candidate (n + 1,) to its spike; None where there is none."""
+        """Shrink the band around a candidate (n + 1,) to an exact spike; None where there is none."""
         norm = np.linalg.norm(row[: self.n])
         normal, offset = row[: self.n] / norm, float(row[self.n] / norm)
-        shrunk = self._shrink(self.part, normal, offset, self._sharpest_band(self.part @ normal + offset))
-        if shrunk is not None and shrunk[3] >= EXACT and len(self.part) < self.rows:
-            shrunk = self._shrink(self.x, *shrunk[:3])  # the more samples, the better it is known
-        if shrunk is None:
-            return None
-        normal, offset, band, spread = shrunk
-        distance = np.abs(self.x @ normal + offset)
-        inside = int((distance < band).sum())
-        beside = int(((distance >= band) & (distance < 3 * band)).sum()) / 2
-        return Hyperplane(normal, offset, band, spread, inside / self.rows, inside / (beside + 1))
-
-    def _shrink(
-        self, x: Array, normal: Array, offset: float, band: float, iterations: int = 25
-    ) -> tuple[Array, float, float, float] | None:
-        spread, last = 0.0, -1
-        for _ in range(iterations):
-            samples = x[np.abs(x @ normal + offset) < band]
-            if len(samples) < self.n + 10:
+        band, last, spread, first = self._sharpest_band(self.part @ normal + offset), -1, np.inf, 0.0
+        for iteration in range(25):
+            samples = self.part[np.abs(self.part @ normal + offset) < band]
+            if len(samples) < self.n + 10 or (iteration == 8 and spread > 0.5 * first):
                 return None
             mean = samples.mean(0)
             values, vectors = np.linalg.eigh((samples - mean).T @ (samples - mean) / len(samples))
             normal, offset = vectors[:, 0], -float(mean @ vectors[:, 0])
             spread = max(np.sqrt(max(values[0], 0.0)), 1e-7)
+            first = first or spread
             new = max(3 * spread, FLOOR)
             if len(samples) == last and new >= 0.98 * band:
                 break
             last, band = len(samples), min(band, new)
-        return normal, offset, band, spread
+        if spread >= EXACT:
+            return None
+        distance = np.abs(self.x @ normal + offset)
+        inside = int((distance < band).sum())
+        beside = int(((distance >= band) & (distance < 3 * band)).sum()) / 2
+        return Hyperplane(normal, offset, band, inside / self.rows, inside / (beside + 1))
 
     def _sharpest_band(self, t: Array) -> float:
         widths = t.std() * np.array(BANDS)

@@ -171,7 +171,7 @@ class SparseUnmixing(LatentModel):
         seed = self._seed()
         # Rows are held out to compare restarts on; a single one has nothing to be compared with.
         train, held = hold_out(len(X), seed) if self.n_restarts > 1 else (np.arange(len(X)), np.arange(min(len(X), 10)))
-        reduction = _Reduction.of(X[train], self.n_latents)
+        reduction = Reduction.of(X[train], self.n_latents)
         rows = train[_some_rows(len(train), max(MOST_ROWS, 100 * reduction.n), seed)]
         seeds = range(seed, seed + self.n_restarts)
         return _Job(X, reduction, reduction.reduce(X[rows]), reduction.reduce(X[held]), seeds)
@@ -259,7 +259,7 @@ class SparseUnmixing(LatentModel):
         values = self.active_mean_ + self.active_scale_ * generator.standard_normal((n_samples, self._n_features_out))
         return self.inverse_transform(np.where(self.masks_.patterns[pattern], values, 0.0))
 
-    def _set_map(self, rows: NDArray[np.float64], reduction: "_Reduction", reduced: NDArray[np.float64]) -> None:
+    def _set_map(self, rows: NDArray[np.float64], reduction: "Reduction", reduced: NDArray[np.float64]) -> None:
         """Put rows (n, n + 1) on reduced data into the units of X, latents with unit variance and at rest at zero."""
         n, d = reduction.n, len(reduction.mean)
         rows, shifts = rows[:, :n], rows[:, n]
@@ -303,7 +303,7 @@ class SparseUnmixing(LatentModel):
 
 
 @dataclass(frozen=True)
-class _Reduction:
+class Reduction:
     """Principal components y = ((x - mean) / scale) vectors[:, :n] with noise that is isotropic; white: y / sd(y)."""
 
     mean: NDArray[np.float64]
@@ -314,10 +314,12 @@ class _Reduction:
 
     @property
     def n(self) -> int:
+        """How many of them are kept."""
         return len(self.variances)
 
     @classmethod
-    def of(cls, X: FloatArray, n_latents: int | None) -> "_Reduction":
+    def of(cls, X: FloatArray, n_latents: int | None) -> "Reduction":
+        """Take them from rows X (N, d): as many as asked for, at most the rank."""
         mean, scale = X.mean(0, dtype=np.float64), X.std(0, dtype=np.float64)
         standard = (X - mean) / scale
         values, vectors = np.linalg.eigh(standard.T @ standard / len(X))
@@ -328,6 +330,7 @@ class _Reduction:
         return cls(mean, scale, vectors, values[:n].copy(), rest)
 
     def reduce(self, X: FloatArray) -> NDArray[np.float64]:
+        """Return y (N, n) of rows X (N, d)."""
         y: NDArray[np.float64] = ((X - self.mean) / self.scale) @ self.vectors[:, : self.n]
         return y
 
@@ -337,7 +340,7 @@ class _Job:
     """Checked data, and what the search of every restart needs of them."""
 
     X: FloatArray
-    reduction: _Reduction
+    reduction: Reduction
     reduced: NDArray[np.float64]
     compared: NDArray[np.float64]
     seeds: range
