@@ -15,11 +15,13 @@ of a noisy model (`noisy_unmixing.py`).
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 from sklearn.base import clone
@@ -141,7 +143,8 @@ class SparseUnmixing(LatentModel):
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d). y is ignored."""
         job = self._prepare(X)
-        self._finish(job, find_hyperplanes(job.sets, job.seeds, max_rounds=self.max_rounds))
+        with _one_thread():
+            self._finish(job, find_hyperplanes(job.sets, job.seeds, max_rounds=self.max_rounds))
         return self
 
     def fit_many(self, sets: Sequence[ArrayLike]) -> list["SparseUnmixing"]:
@@ -349,6 +352,17 @@ class _Job:
     def sets(self) -> list[NDArray[np.float64]]:
         white = self.reduced / np.sqrt(self.reduction.variances)
         return [white for _ in self.seeds]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Keep torch to one thread: the products are small, and threads that wait for each other cost more than they do."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _some_rows(rows: int, most: int, seed: int) -> NDArray[np.intp]:
