@@ -9,13 +9,12 @@ The variances of v are fixed at one: a free slab beside a fixed spike would make
 whole map could grow.
 """
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-LOG_2PI = math.log(2 * math.pi)
+from identifiable.densities import LOG_2PI
+
 LARGEST_CORRELATION = 0.92  # between latents, as far as the prior believes it
 LEAST_EIGENVALUE = 0.1  # of C: keeps the density bounded while the latents still change
 FORGETTING = 0.3  # weight of the newest batch in w and C
@@ -28,7 +27,7 @@ def softplus(w: Tensor) -> Tensor:
 
 
 class SpikeAndSlab(nn.Module):
-    """Σ_i log[p_i N(t_i; μ_i, 1) + (1 - p_i) N(t_i; 0, e²)]; latents from `free` on are always at rest."""
+    """Σ_i log[p_i N(t_i; μ_i, 1) + (1 - p_i) N(t_i; 0, e²)]."""
 
     def __init__(self, shares: Tensor, means: Tensor) -> None:
         super().__init__()

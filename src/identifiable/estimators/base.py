@@ -40,6 +40,14 @@ class Stability:
 
     pairwise: NDArray[np.float64]
 
+    @classmethod
+    def of(cls, latents: NDArray[Any]) -> "Stability":
+        """Compare latents (R, N, n) of the same rows; a restart that is not finite agrees with none."""
+        finite = np.isfinite(latents).all(axis=(1, 2))
+        pairwise = np.zeros((len(latents), len(latents)))
+        pairwise[np.ix_(finite, finite)] = agreement(latents[finite])
+        return cls(pairwise)
+
     @property
     def agreement(self) -> NDArray[np.float64]:
         """Mean MCC of each restart with the others (R,); NaN for a single restart."""
@@ -174,9 +182,7 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         finite = np.isfinite(latents).all(axis=(1, 2))
         if not finite.any():
             raise FitFailedError("No restart has finite latents. Standardise the data or lower the learning rate.")
-        pairwise = np.zeros((len(latents), len(latents)))
-        pairwise[np.ix_(finite, finite)] = agreement(latents[finite])
-        self.stability_ = Stability(pairwise)
+        self.stability_ = Stability.of(latents)
         self.fit_status_ = self.stability_.status
         if self.fit_status_ == "unstable":
             warnings.warn(

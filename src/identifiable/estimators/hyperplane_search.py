@@ -6,8 +6,8 @@ r"""The search for n independent hyperplanes that hold the samples at rest: the 
    coordinates, from FastICA-like and random starts, for several τ in one batch. The τ-quantile of w·x sits on the rest
    value exactly for every τ between P(t < rest) and P(t <= rest); |t| around the mean (τ = 1/2) would miss it where
    the rest value is far from the mean. The better half after the coarse stages is carried on.
-3. *Polish* (`hyperplanes.py`), then a test of codimension: a combination of several true rows vanishes where all of
-   them rest, so its samples span too little. Their flat is noted, and searched by itself.
+3. *Candidates* are polished, and combinations of rows told from rows (`candidates.py`); the flat of a combination is
+   noted, and searched by itself.
 4. *Algebra* on the on/off codes of the rows found so far isolates rows that no start has reached.
 """
 
@@ -19,6 +19,7 @@ import scipy.linalg
 import torch
 from torch import Tensor
 
+from identifiable.estimators.candidates import SAME_EXACT, Candidates
 from identifiable.estimators.descent import LogSize, Pinball, descend, ica_start, orient
 from identifiable.estimators.flats import (
     LARGEST,
@@ -29,10 +30,8 @@ from identifiable.estimators.flats import (
     neighbour_flats,
     sparse_directions,
 )
-from identifiable.estimators.hyperplanes import FLOOR, LEAST_SHARE, Array, Cloud, Hyperplane, peaks, unit
+from identifiable.estimators.hyperplanes import Array, peaks, unit
 
-SAME, SAME_EXACT = 0.999, 1 - 1e-6  # correlation from which two rows are one: before polishing, and after on exact data
-LEAST_SHARPNESS = 50  # samples on a hyperplane for one beside it
 SMOOTH = (1.0, 0.7, 0.5, 0.3)  # widths ε of the descent where nothing rests exactly, in sd
 COARSE, FINE = (0.5, 0.286, 0.164, 0.093), (0.053, 0.031, 0.018, 0.01)  # widths ε of the descent, in sd
 # Contrast of the start and τ of the descent, in the order they are tried.
@@ -67,18 +66,11 @@ class Found:
     rows: Array
     verified: int
     blocks: tuple[tuple[int, ...], ...]
-    rounds: int
 
 
 def _as_rows(W: Tensor) -> Array:
     rows: Array = W.reshape(-1, W.shape[-1]).double().cpu().numpy()
     return rows
-
-
-def _basis(null: Array) -> Array:
-    """Return orthonormal directions (n, m) of the span of functionals null (n + 1, m)."""
-    basis: Array = np.linalg.qr(null[:-1])[0]
-    return basis
 
 
 def tabled_schedule(number: int, many: int) -> tuple[list[str], Tensor]:
@@ -96,105 +88,17 @@ def pinball_starts(x: Tensor, W: Tensor, tau: Tensor, fixed: int = 0) -> Tensor:
     return descend(x, W, Pinball(tau[best]), FINE, 20, fixed=fixed)
 
 
-class HyperplaneSearch:
-    """The state of one search: the white rows x as a `Cloud`, and what has been found."""
+class HyperplaneSearch(Candidates):
+    """The state of one search: the candidates, the flats they come from, and the starts tried."""
 
     def __init__(self, x: Array, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
+        super().__init__(x, np.random.default_rng(seed))
         self.torch_rng = torch.Generator().manual_seed(seed)
-        self.cloud = Cloud(x, self.rng)
-        self.n = self.cloud.n
-        self.candidates: list[Hyperplane] = []
-        self.directions = np.zeros((0, self.n))  # of the candidates
-        self.kept: list[Hyperplane] = []
-        self.noted: list[Array] = []  # null spaces (n + 1, m) that hold several rows each
-        self.blocks: list[Array] = []  # those in which no direction vanishes more often than all together
         self.neighbours: list[Array] = []
         self.contrasts: dict[str, Tensor] = {}
         self.best_start: tuple[float, Array] | None = None
         self.first: tuple[Tensor, Tensor] | None = None  # rows and starts of a first round that was run beforehand,
         self.smooth: Tensor | None = None  # and its smooth start
-
-    @property
-    def solved(self) -> bool:
-        """Whether n independent rows are known exactly, and none holds so few samples that it needs a second look."""
-        shares = [k.share for k in self.kept]
-        return len(shares) == self.n and min(shares) >= 0.4 * float(np.median(shares))
-
-    # -- candidates -------------------------------------------------------------
-
-    def offer(self, rows: Array, most: int = 400) -> int:
-        """Polish candidate rows (m, n + 1), keep genuine hyperplanes; return how many more are kept."""
-        resting = self.cloud.resting(rows)
-        before = len(self.kept)
-        for i in np.argsort(-resting)[:most]:
-            if resting[i] < LEAST_SHARE:
-                break
-            if not self._known(rows[i], SAME) and self._consider(rows[i]) and len(self.candidates) >= self.n:
-                self._keep_independent()
-                if self.solved:
-                    break
-        self._keep_independent()
-        return len(self.kept) - before
-
-    def _consider(self, row: Array) -> bool:
-        """Polish one row and add it to the candidates if it is a genuine hyperplane."""
-        plane = self.cloud.polish(row)
-        if plane is None or plane.sharpness < LEAST_SHARPNESS:
-            return False
-        if plane.share < max(LEAST_SHARE, 2.0 * self.n / self.cloud.rows) or self._known(plane.row, SAME_EXACT):
-            return False
-        if self._holds_several(plane):
-            return False
-        self.candidates.append(plane)
-        self.directions = np.stack([k.normal for k in self.candidates])
-        return True
-
-    def _known(self, row: Array, limit: float) -> bool:
-        """Whether a candidate has this direction, or a block holds it."""
-        a = row[: self.n] / np.linalg.norm(row[: self.n])
-        if self.candidates and float(np.abs(self.directions @ a).max()) > limit:
-            return True
-        return any(np.linalg.norm(_basis(block).T @ a) > limit for block in self.blocks)
-
-    def _holds_several(self, plane: Hyperplane) -> bool:
-        """Whether the samples on it span too little: then it is a combination of rows, and their flat is noted."""
-        n = self.n
-        inside = np.flatnonzero(np.abs(plane.distance(self.cloud.x)) < plane.band)
-        x = self.cloud.x[inside]
-        widest: Array | None = None
-        for attempt in range(8):  # random subsets, small and large: a few stray samples would hide it in all of them
-            size = min(len(inside), max(4 * n, len(inside) // 6 if attempt % 2 else 0))
-            null = self.cloud.null_space(self.rng.choice(inside, size, replace=False))
-            if null.shape[1] > (1 if widest is None else widest.shape[1]):
-                off = (np.abs(x @ null[:n] + null[n]) > 10 * FLOOR).any(1).sum()
-                if off <= n + 10:  # all but strays; a component that only the subset misses is larger
-                    widest = null
-        if widest is not None and widest.shape[1] <= LARGEST:
-            self._note(widest)
-        return widest is not None
-
-    def _note(self, null: Array) -> None:
-        """Keep a flat for later, once."""
-        new = _basis(null)
-        for flat in (*self.noted, *self.blocks):
-            if flat.shape[1] == null.shape[1]:
-                cosines = np.linalg.svd(_basis(flat).T @ new, compute_uv=False)
-                if cosines[-1] > 1 - 1e-6:
-                    return
-        self.noted.append(null)
-
-    def _keep_independent(self) -> None:
-        """Greedy choice of independent rows, largest spike first."""
-        self.kept = []
-        basis = np.zeros((0, self.n))
-        for i in sorted(range(len(self.candidates)), key=lambda i: -self.candidates[i].share):
-            plane, v = self.candidates[i], self.directions[i]
-            rest = v - basis.T @ (basis @ v)
-            rest -= basis.T @ (basis @ rest)
-            if len(self.kept) < self.n and np.linalg.norm(rest) > 1e-3:
-                self.kept.append(plane)
-                basis = np.vstack([basis, rest / np.linalg.norm(rest)])
 
     # -- flats ------------------------------------------------------------------
 
@@ -241,7 +145,7 @@ class HyperplaneSearch:
                 if len(lines) + len(self.kept) >= self.n:
                     break
             elif left.null.shape[1] <= 10:
-                self._note(left.null)
+                self.note(left.null)
         more = self.offer(np.array(lines)) if lines else 0
         if more:
             return more
@@ -322,7 +226,7 @@ class HyperplaneSearch:
     def take(self, x: Tensor, W: Tensor) -> None:
         """Offer the rows of the starts W (S, n, n + 1), then those of their sharper minima."""
         self.offer(_as_rows(W))
-        if not self.solved and len(self.kept) < self.n:
+        if len(self.kept) < self.n:
             W = W / W[..., : self.n].norm(dim=-1, keepdim=True)
             logs = descend(x, W[None], LogSize(), (0.1, 0.05, 0.02, 0.01), 6)[0]
             self.offer(_as_rows(logs))
@@ -368,9 +272,9 @@ class HyperplaneSearch:
             number += 1
             if self.exhausted(number):
                 break
-        return self.complete(number)
+        return self.complete()
 
-    def complete(self, rounds: int) -> Found:
+    def complete(self) -> Found:
         """Return n independent rows: what was verified, then blocks, then the rows of the best start."""
         rows = [k.row for k in self.kept]
         blocks = []
@@ -397,7 +301,7 @@ class HyperplaneSearch:
                 for i in order:
                     if len(rows) < self.n and self._independent(rows, others[i], limit):
                         rows.append(others[i])
-        return Found(np.array(rows), verified, tuple(blocks), rounds)
+        return Found(np.array(rows), verified, tuple(blocks))
 
     def _independent(self, rows: list[Array], row: Array, limit: float) -> bool:
         if not rows:

@@ -34,11 +34,19 @@ from identifiable.certify import Certificate, Check, Level, certify
 from identifiable.data.sample import FloatArray
 from identifiable.errors import RecoveryWarning
 from identifiable.estimators._pdgmm_priors import MaskedGaussians, SpikeAndSlab, mine_masks
-from identifiable.estimators.base import DOUBTFUL, STABLE, LatentModel, hold_out, is_integer, is_real, resolve_device
+from identifiable.estimators.base import (
+    DOUBTFUL,
+    STABLE,
+    LatentModel,
+    Stability,
+    hold_out,
+    is_integer,
+    is_real,
+    resolve_device,
+)
 from identifiable.estimators.hyperplane_search import centred_rows
-from identifiable.estimators.sparse_unmixing import Masks, Reduction, SparseUnmixing
+from identifiable.estimators.sparse_unmixing import Masks, Reduction, SparseUnmixing, pattern_mixture
 from identifiable.flows import SmoothLeakyFlow
-from identifiable.metrics import agreement as mcc_agreement
 from identifiable.mixture import Mixture
 from identifiable.nets import select_member
 from identifiable.train import Anneal, Batch, History, Plan, Step, minimise
@@ -208,10 +216,11 @@ class PDGMM(LatentModel):
         module, self.history_ = self._train(rows, start, False, seed)
         kind, latents = self._better_kind(module, seen)
         self.trained_long_ = False
-        if self.long and 0 <= _agreement(latents) < STABLE:
+        agreement = Stability.of(latents).score
+        if self.long and agreement < STABLE:
             again, history = self._train(rows, start.part(kind), True, seed + 2)
             longer = self._latents_of(again, seen)
-            if _agreement(longer) > _agreement(latents):
+            if Stability.of(longer).score > agreement:
                 module, latents, kind, self.history_ = again, longer, range(self.n_restarts), history
                 self.trained_long_ = True
         self.module_ = select_member(module, kind[self._settle(latents)])
@@ -388,21 +397,16 @@ class PDGMM(LatentModel):
         component, _ = self._most_probable(X)
         counts = np.bincount(component, minlength=self.n_masks_)
         masks = self._padded(self.module_.prior.masks[0].cpu().numpy()) > 0.5
-        frequent = [j for j in np.argsort(-counts, kind="stable") if counts[j] >= max(2, 2 * masks[j].sum())]
-        frequent = frequent or [int(counts.argmax())]
-        weights = counts[frequent] / counts[frequent].sum()
-        means, covariances = [], []
-        for j in frequent:
-            own = np.where(masks[j], z[component == j], 0.0)
-            means.append(own.mean(0))
-            covariances.append((own - means[-1]).T @ (own - means[-1]) / len(own))
-        self.mixture_ = Mixture(weights, means, covariances)
-        self.masks_ = Masks(masks[frequent], weights)
-        share = weights @ masks[frequent]
+        order = np.argsort(-counts, kind="stable")
+        members = [np.flatnonzero(component == j) for j in order]
+        self.mixture_, frequent = pattern_mixture(z, masks[order], members)
+        masks, weights = masks[order][frequent], self.mixture_.weights
+        self.masks_ = Masks(masks, weights)
+        share = weights @ masks
         self.unused_ = tuple(int(i) for i in np.flatnonzero(share < LEAST_SHARE))
         columns: dict[bytes, list[int]] = {}
         for i in np.flatnonzero(share >= LEAST_SHARE):
-            columns.setdefault(masks[frequent][:, i].tobytes(), []).append(int(i))
+            columns.setdefault(masks[:, i].tobytes(), []).append(int(i))
         self.blocks_ = tuple(tuple(block) for block in columns.values() if len(block) > 1)
         self.offset_ = np.asarray(self.inverse_transform(np.zeros((1, self._n_features_out))))[0]
 
@@ -478,15 +482,6 @@ def _slab(t: Array, spike: float = WIDTHS_A[0], steps: int = 50) -> tuple[Array,
         mean = (active * t).mean(0) / active.mean(0).clip(1e-6)
         size = np.sqrt((active * (t - mean) ** 2).mean(0) / active.mean(0).clip(1e-6)).clip(1e-3 * t.std(0))
     return share, mean, size
-
-
-def _agreement(latents: NDArray[Any]) -> float:
-    """Return the largest mean MCC of a restart with the others; NaN counts as none."""
-    finite = latents[np.isfinite(latents).all(axis=(1, 2))]
-    if len(finite) < 2:
-        return -1.0
-    pairwise = mcc_agreement(finite)
-    return float(((pairwise.sum(1) - 1) / (len(finite) - 1)).max())
 
 
 def _blocks(rows: FloatArray) -> list[FloatArray]:

@@ -155,14 +155,15 @@ class SparseUnmixing(LatentModel):
         """
         models: list[SparseUnmixing] = [clone(self) for _ in sets]
         jobs = [model._prepare(X) for model, X in zip(models, sets, strict=True)]
-        found = find_hyperplanes(
-            [one for job in jobs for one in job.sets],
-            [seed for job in jobs for seed in job.seeds],
-            max_rounds=self.max_rounds,
-            device=resolve_device(self.device),
-        )
-        for i, (model, job) in enumerate(zip(models, jobs, strict=True)):
-            model._finish(job, found[i * self.n_restarts : (i + 1) * self.n_restarts])
+        with _one_thread():
+            found = find_hyperplanes(
+                [one for job in jobs for one in job.sets],
+                [seed for job in jobs for seed in job.seeds],
+                max_rounds=self.max_rounds,
+                device=resolve_device(self.device),
+            )
+            for i, (model, job) in enumerate(zip(models, jobs, strict=True)):
+                model._finish(job, found[i * self.n_restarts : (i + 1) * self.n_restarts])
         return models
 
     def _prepare(self, X: ArrayLike) -> "_Job":
@@ -301,7 +302,7 @@ class SparseUnmixing(LatentModel):
         patterns = moving[first[order]]
         self.masks_ = Masks(patterns, counts[order] / len(X))
         members = np.split(np.argsort(group, kind="stable"), np.cumsum(counts)[:-1])
-        self.mixture_ = _mixture(z, patterns[:MOST_COMPONENTS], [members[j] for j in order[:MOST_COMPONENTS]])
+        self.mixture_, _ = pattern_mixture(z, patterns[:MOST_COMPONENTS], [members[j] for j in order[:MOST_COMPONENTS]])
         self.blocks_ = found.blocks
 
 
@@ -371,8 +372,13 @@ def _some_rows(rows: int, most: int, seed: int) -> NDArray[np.intp]:
     return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
 
 
-def _mixture(z: FloatArray, patterns: NDArray[np.bool_], members: list[NDArray[np.intp]]) -> Mixture:
-    """Return weights, means and covariances of the rows of each pattern; what rests is exactly at zero."""
+def pattern_mixture(
+    z: FloatArray, patterns: NDArray[np.bool_], members: list[NDArray[np.intp]]
+) -> tuple[Mixture, NDArray[np.bool_]]:
+    """Return weights, means and covariances of the rows of each pattern, and which patterns (J,) have rows enough.
+
+    What rests is exactly at zero.
+    """
     counts = np.array([len(rows) for rows in members])
     frequent = counts >= np.maximum(2 * patterns.sum(1), 2)
     if not frequent.any():
@@ -382,7 +388,7 @@ def _mixture(z: FloatArray, patterns: NDArray[np.bool_], members: list[NDArray[n
         own = np.where(patterns[j], z[members[j]], 0.0)
         means.append(own.mean(0))
         covariances.append((own - means[-1]).T @ (own - means[-1]) / len(own))
-    return Mixture(counts[frequent] / counts[frequent].sum(), means, covariances)
+    return Mixture(counts[frequent] / counts[frequent].sum(), means, covariances), frequent
 
 
 def _spike_width(z: FloatArray) -> float:
