@@ -10,10 +10,12 @@ from identifiable.estimators import (
     BetaTCVAE,
     BetaVAE,
     DegenerateGaussianMixture,
+    GroupedSparse,
     IndependentComponents,
     PrincipalComponents,
     RawData,
     SparseUnmixing,
+    TwoStage,
     baselines,
 )
 from identifiable.estimators.base import Stability
@@ -31,6 +33,7 @@ __all__ = [
     "DataError",
     "DegenerateGaussianMixture",
     "FitFailedError",
+    "GroupedSparse",
     "History",
     "IndependentComponents",
     "Level",
@@ -41,6 +44,7 @@ __all__ = [
     "Sample",
     "SparseUnmixing",
     "Stability",
+    "TwoStage",
     "__version__",
     "baselines",
     "certify",

@@ -15,10 +15,12 @@ from identifiable.estimators import (
     VAE,
     BetaTCVAE,
     BetaVAE,
+    GroupedSparse,
     IndependentComponents,
     PrincipalComponents,
     RawData,
     SparseUnmixing,
+    TwoStage,
 )
 from identifiable.estimators.base import LatentModel
 
@@ -31,6 +33,8 @@ ESTIMATORS = [
     VAE(**QUICK),
     BetaVAE(**QUICK),
     BetaTCVAE(**QUICK),
+    TwoStage(**QUICK, sparse_steps=20, sparse_hidden=(4,)),
+    GroupedSparse(**QUICK),
 ]
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
@@ -44,8 +48,13 @@ def x():
     return np.tanh(z @ rng.normal(size=(2, 4))) + 0.1 * rng.normal(size=(300, 4))
 
 
+def labels(x):
+    """Two components; methods that need none ignore them."""
+    return np.arange(np.shape(x)[0]) % 2
+
+
 def fitted(estimator, x):
-    return clone(estimator).fit(x)
+    return clone(estimator).fit(x, labels(x))
 
 
 @parametrize_with_checks(ESTIMATORS)
@@ -90,7 +99,7 @@ def test_another_random_state_other_latents(estimator, x):
     if isinstance(estimator, RawData | PrincipalComponents):
         return  # nothing in them is random
     a = fitted(estimator, x).transform(x)
-    assert not np.array_equal(a, clone(estimator).set_params(random_state=5).fit(x).transform(x))
+    assert not np.array_equal(a, clone(estimator).set_params(random_state=5).fit(x, labels(x)).transform(x))
 
 
 @every_estimator
@@ -123,7 +132,7 @@ def test_units_of_the_data_do_not_matter(estimator, x):
 @every_estimator
 def test_pandas_in_pandas_out(estimator, x):
     frame = pd.DataFrame(x, columns=list("abcd"), index=[f"cell {i}" for i in range(300)])
-    model = clone(estimator).set_output(transform="pandas").fit(frame)
+    model = clone(estimator).set_output(transform="pandas").fit(frame, labels(frame))
     z = model.transform(frame)
     assert list(z.index) == list(frame.index)
     assert list(z.columns) == list(model.get_feature_names_out())
@@ -133,7 +142,7 @@ def test_pandas_in_pandas_out(estimator, x):
 
 @every_estimator
 def test_works_in_a_pipeline(estimator, x):
-    pipe = make_pipeline(StandardScaler(), clone(estimator)).fit(x)
+    pipe = make_pipeline(StandardScaler(), clone(estimator)).fit(x, labels(x))
     assert pipe.transform(x).shape == (300, 2)
     assert np.isfinite(pipe.score(x))
 
@@ -141,7 +150,7 @@ def test_works_in_a_pipeline(estimator, x):
 @every_estimator
 def test_save_and_load_give_the_same_model(estimator, x, tmp_path):
     frame = pd.DataFrame(x, columns=list("abcd"))
-    model = clone(estimator).set_output(transform="pandas").fit(frame)
+    model = clone(estimator).set_output(transform="pandas").fit(frame, labels(frame))
     save(model, tmp_path / "m.safetensors")
     again = load(tmp_path / "m.safetensors", device="cpu")
     pd.testing.assert_frame_equal(again.transform(frame), model.transform(frame))
@@ -170,14 +179,14 @@ def test_save_and_load_give_the_same_model(estimator, x, tmp_path):
 )
 def test_bad_data_get_one_clear_error(estimator, x, spoil, words):
     with pytest.raises(ValueError, match=words):
-        clone(estimator).fit(spoil(x))
+        clone(estimator).fit(spoil(x), labels(spoil(x)))
 
 
 @every_estimator
 def test_constant_columns_are_named(estimator, x):
     frame = pd.DataFrame(x, columns=list("abcd")).assign(batch=3.0)
     with pytest.raises(DataError, match=r"constant here: batch \(1 of 5\).*Drop them"):
-        clone(estimator).fit(frame)
+        clone(estimator).fit(frame, labels(frame))
 
 
 @every_estimator
@@ -194,7 +203,7 @@ def test_constant_columns_are_named(estimator, x):
 )
 def test_bad_parameters_get_one_clear_error(estimator, x, parameter, value, words):
     with pytest.raises(ValueError, match=words):
-        clone(estimator).set_params(**{parameter: value}).fit(x)
+        clone(estimator).set_params(**{parameter: value}).fit(x, labels(x))
 
 
 @every_estimator
@@ -206,7 +215,7 @@ def test_latents_of_another_width_are_refused(estimator, x):
 
 @every_estimator
 def test_one_restart_is_called_unchecked(estimator, x):
-    model = clone(estimator).set_params(n_restarts=1).fit(x)
+    model = clone(estimator).set_params(n_restarts=1).fit(x, labels(x))
     assert model.fit_status_ == "unchecked"
     assert np.isnan(model.stability_.score)
 

@@ -2,7 +2,9 @@
 
 from identifiable.estimators.baselines import IndependentComponents, PrincipalComponents, RawData, baselines
 from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
+from identifiable.estimators.grouped_sparse import GroupedSparse
 from identifiable.estimators.sparse_unmixing import SparseUnmixing
+from identifiable.estimators.two_stage import TwoStage
 from identifiable.estimators.vae import VAE, BetaTCVAE, BetaVAE
 
 __all__ = [
@@ -10,9 +12,11 @@ __all__ = [
     "BetaTCVAE",
     "BetaVAE",
     "DegenerateGaussianMixture",
+    "GroupedSparse",
     "IndependentComponents",
     "PrincipalComponents",
     "RawData",
     "SparseUnmixing",
+    "TwoStage",
     "baselines",
 ]
