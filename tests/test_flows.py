@@ -17,11 +17,11 @@ def draw(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def make(members=3, n=4, depth=5, *, beta=5.0, spread=0.7, seed=0, bias=True):
+def make(members=3, n=4, depth=5, *, beta=5.0, spread=0.7, seed=0, inner_bias=True):
     """A flow far from its start: slopes exp(spread N), of both sides of 1."""
     rng = torch.Generator().manual_seed(seed)
     start = torch.eye(n, dtype=torch.float64) + 0.3 * draw(members, n, n, seed=seed + 1)
-    flow = SmoothLeakyFlow(members, n, depth, start=start, bias=bias, rng=rng)
+    flow = SmoothLeakyFlow(members, n, depth, start=start, inner_bias=inner_bias, rng=rng)
     flow.beta.fill_(beta)
     with torch.no_grad():
         flow.weight += 0.05 * draw(*flow.weight.shape, seed=seed + 2)
@@ -37,7 +37,7 @@ def reference(flow, x):
             a, beta = flow.log_slope[:, layer - 1, None].exp(), flow.beta
             log_det = log_det + (a + (1 - a) * torch.sigmoid(beta * h)).log().sum(-1)
             h = a * h + (1 - a) * (torch.logaddexp(beta * h, torch.zeros_like(h)) - math.log(2)) / beta
-        h = h @ flow.weight[:, layer] + flow.bias[:, layer, None]
+        h = h @ flow.weight[:, layer] + flow.biases[:, layer, None]
         log_det = log_det + torch.linalg.slogdet(flow.weight[:, layer])[1][:, None]
     return h, log_det
 
@@ -55,9 +55,10 @@ def test_the_inverse_undoes_the_flow_and_the_flow_the_inverse(beta, spread, dept
 
 @pytest.mark.parametrize("log_slope", [-9.0, -3.0, 0.0, 3.0, 9.0])
 def test_one_activation_is_inverted_to_rounding_at_any_slope(log_slope):
-    flow = SmoothLeakyFlow(1, 1, 2, start=torch.eye(1, dtype=torch.float64), bias=False)
+    flow = SmoothLeakyFlow(1, 1, 2, start=torch.eye(1, dtype=torch.float64))
     with torch.no_grad():
         flow.weight.fill_(1.0)
+        flow.bias.zero_()
         flow.log_slope.fill_(log_slope)
     x = torch.cat([torch.linspace(-1e3, 1e3, 999), torch.linspace(-5, 5, 999)]).double()[:, None]
     for beta in (1.0, 20.0, 200.0):
@@ -103,9 +104,10 @@ def test_the_gradient_written_by_hand_is_that_of_the_function(depth):
 @pytest.mark.parametrize("per_member", [False, True])
 def test_with_slopes_of_one_the_start_is_the_linear_map_it_was_given(per_member):
     W = draw(3, 4, 4) if per_member else draw(4, 4)
-    flow = SmoothLeakyFlow(3, 4, 7, start=W, bias=False, rng=torch.Generator().manual_seed(0))
+    flow = SmoothLeakyFlow(3, 4, 7, start=W, rng=torch.Generator().manual_seed(0))
     assert flow.weight.dtype == torch.float64
     with torch.no_grad():
+        flow.bias.zero_()
         flow.log_slope.zero_()
     x = draw(3, 50, 4, seed=1)
     t, log_det = flow(x)
@@ -170,9 +172,10 @@ def test_rows_shared_by_all_members_are_the_same_rows_given_to_each_with_or_with
 @pytest.mark.parametrize("slope", [0.2, 3.0])
 def test_the_sharp_limit_is_the_leaky_relu(beta, slope):
     """|φ(h) - leaky(h)| <= |1 - a| log 2 / β, and the bound is met far from 0, where also the slopes are a and 1."""
-    flow = SmoothLeakyFlow(1, 1, 2, start=torch.eye(1, dtype=torch.float64), bias=False)
+    flow = SmoothLeakyFlow(1, 1, 2, start=torch.eye(1, dtype=torch.float64))
     with torch.no_grad():
         flow.weight.fill_(1.0)
+        flow.bias.zero_()
         flow.log_slope.fill_(math.log(slope))
     flow.beta.fill_(beta)
     h = torch.linspace(-60, 60, 1001, dtype=torch.float64)[:, None]
@@ -190,9 +193,10 @@ def test_the_sharp_limit_is_the_leaky_relu(beta, slope):
 
 def test_the_tails_are_exact():
     """softplus(h) = h + log(1 + e^-h) to rounding, also where a threshold would have cut the last term off."""
-    flow = SmoothLeakyFlow(1, 1, 2, start=torch.eye(1, dtype=torch.float64), bias=False)
+    flow = SmoothLeakyFlow(1, 1, 2, start=torch.eye(1, dtype=torch.float64))
     with torch.no_grad():
         flow.weight.fill_(1.0)
+        flow.bias.zero_()
         flow.log_slope.fill_(math.log(0.5))
     flow.beta.fill_(1.0)
     for h in (-21.0, 21.0):
@@ -218,12 +222,35 @@ def test_float32_stays_finite_however_far_out(log_slope):
     assert (log_det <= highest + 1e-3).all()
 
 
-def test_without_biases_zero_goes_to_zero_and_nothing_is_learnt_there():
-    flow = make(bias=False)
-    assert flow(torch.zeros(2, 4, dtype=torch.float64))[0].abs().max() < 1e-12
-    assert {name for name, _ in flow.named_parameters()} == {"weight", "log_slope"}
-    assert make().state_dict().keys() == flow.state_dict().keys()
-    assert all(len(v) == 3 for v in flow.state_dict().values())
+def test_without_inner_biases_the_sharp_flow_is_homogeneous():
+    """f(c + λ v) - f(c) = λ (f(c + v) - f(c)), λ > 0, around the point c that the first layer sends to zero."""
+    flow = make(inner_bias=False, beta=1e9)
+    c = -torch.linalg.solve(flow.weight[:, 0].mT, flow.bias[:, 0, :, None]).mT.detach()
+    v = draw(3, 20, 4, seed=5)
+    at_c = flow(c)[0]
+    torch.testing.assert_close(flow(c + 3 * v)[0] - at_c, 3 * (flow(c + v)[0] - at_c), rtol=0, atol=1e-7)
+    assert flow.bias.shape == (3, 2, 4)
+    assert make(depth=2, inner_bias=False).bias.shape == (3, 2, 4)
+
+
+@pytest.mark.parametrize("inner_bias", [False, True])
+def test_the_inverse_and_the_formula_hold_without_inner_biases_too(inner_bias):
+    flow = make(inner_bias=inner_bias)
+    x = draw(3, 20, 4, seed=6)
+    t, log_det = flow(x)
+    expected = reference(flow, x)
+    torch.testing.assert_close((t, log_det), expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(flow.inverse(t.detach()), x, rtol=0, atol=1e-9)
+
+
+def test_an_affine_map_is_taken_into_the_last_layer():
+    flow = make()
+    x, W, b = draw(3, 20, 4, seed=6), draw(3, 4, 4, seed=7), draw(3, 4, seed=8)
+    t, log_det = flow(x)
+    expected = (t @ W + b[:, None]).detach(), (log_det + torch.linalg.slogdet(W)[1][:, None]).detach()
+    flow.then(W, b)
+    t, log_det = flow(x)
+    torch.testing.assert_close((t.detach(), log_det.detach()), expected, rtol=0, atol=1e-10)
 
 
 def test_maximum_likelihood_finds_the_density_of_another_flow():

@@ -32,7 +32,8 @@ class SmoothLeakyFlow(nn.Module):
     ----------
     members, n, depth : R, the dimension and D.
     start : W, (n, n) for all members or (R, n, n); the identity by default.
-    bias : False fixes all b_l at 0.
+    inner_bias : False keeps b_1, ..., b_{D-2} at 0: up to a shift of x and one of t, f is then positively homogeneous
+        while β is large. Fewer ways to bend, for strong mixtures.
     rng : source of the start.
 
     Examples
@@ -49,7 +50,6 @@ class SmoothLeakyFlow(nn.Module):
     """
 
     beta: Tensor
-    bias: Tensor
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class SmoothLeakyFlow(nn.Module):
         depth: int,
         *,
         start: Tensor | None = None,
-        bias: bool = True,
+        inner_bias: bool = True,
         rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -78,18 +78,30 @@ class SmoothLeakyFlow(nn.Module):
         weight[:, 0] = start @ product.mT
         self.weight = nn.Parameter(weight)
         self.log_slope = nn.Parameter(0.05 * noise(depth - 1, n))
-        if bias:
-            self.bias = nn.Parameter(0.05 * noise(depth, n))
-        else:
-            self.register_buffer("bias", torch.zeros_like(weight[..., 0]))
+        self.inner_bias = inner_bias or depth < 3
+        self.bias = nn.Parameter(0.05 * noise(depth if self.inner_bias else 2, n))
         self.register_buffer("beta", torch.full((members, 1, 1), 10.0, dtype=start.dtype))
+
+    @property
+    def biases(self) -> Tensor:
+        """b_0, ..., b_{D-1}, (R, D, n)."""
+        if self.inner_bias:
+            return self.bias
+        inner = torch.zeros_like(self.weight[:, 1:-1, 0])
+        return torch.cat([self.bias[:, :1], inner, self.bias[:, 1:]], 1)
+
+    @torch.no_grad()
+    def then(self, W: Tensor, b: Tensor) -> None:
+        """Follow f by the affine map t <- t W + b, W (R, n, n) and b (R, n), taken into the last layer."""
+        self.weight[:, -1] = self.weight[:, -1] @ W
+        self.bias[:, -1] = (self.bias[:, -1:] @ W)[:, 0] + b
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return t (R, B, n) and log|det df/dx| (R, B) for x (R, B, n), or (B, n) shared by all members."""
         unit = -self.beta
         w = (x.mT * unit).contiguous()
         w, log_slopes = _Layers.apply(  # type: ignore[no-untyped-call]
-            w, self.weight, self.bias * unit, self.log_slope.exp(), torch.is_grad_enabled()
+            w, self.weight, self.biases * unit, self.log_slope.exp(), torch.is_grad_enabled()
         )
         log_det = log_slopes + torch.linalg.slogdet(self.weight).logabsdet.sum(1, keepdim=True)
         return (w / unit).mT, log_det
@@ -98,7 +110,7 @@ class SmoothLeakyFlow(nn.Module):
     def inverse(self, t: Tensor) -> Tensor:
         """Return x (R, B, n) with f(x) = t, to rounding, for t (R, B, n) or (B, n); no gradient."""
         unit = -self.beta
-        bias, a = (self.bias * unit)[..., None], self.log_slope.exp()[..., None]
+        bias, a = (self.biases * unit)[..., None], self.log_slope.exp()[..., None]
         w = t.mT * unit
         for layer in reversed(range(self.weight.shape[1])):
             w = torch.linalg.solve(self.weight[:, layer].mT, w - bias[:, layer])

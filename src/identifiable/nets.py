@@ -172,8 +172,13 @@ M = TypeVar("M", bound=nn.Module)
 
 def select_member(module: M, member: int) -> M:
     """Return a copy of module that holds this member alone (R = 1)."""
-    alone = copy.deepcopy(module)
+    return select_members(module, [member])
+
+
+def select_members(module: M, members: Sequence[int]) -> M:
+    """Return a copy of module that holds these members, in this order."""
+    chosen = copy.deepcopy(module)
     with torch.no_grad():
-        for tensor in (*alone.parameters(), *alone.buffers()):
-            tensor.data = tensor.data[member : member + 1].clone()
-    return alone
+        for tensor in (*chosen.parameters(), *chosen.buffers()):
+            tensor.data = tensor.data[list(members)]
+    return chosen

@@ -6,7 +6,7 @@ Both describe t = m ⊙ v + e ε: a mask m of active latents, v ~ N(μ, C) with 
 - `MaskedGaussians`: the potentially degenerate mixture itself,  Σ_j w_j N(t; M_j μ, M_j C M_j + e² I), for given masks.
 
 The variances of v are fixed at one: a free slab beside a fixed spike would make the likelihood unbounded, since the
-whole map could grow.
+whole map could grow. A width e is a scalar, or (R, 1): one per member.
 """
 
 import torch
@@ -39,9 +39,9 @@ class SpikeAndSlab(nn.Module):
         n = self.means.shape[-1]
         latent, surplus = t[..., :n], t[..., n:]
         slab = -0.5 * (latent - self.means).square()
-        spike = -0.5 * (latent / e).square() - e.log()
+        spike = -0.5 * (latent / e[..., None]).square() - e.log()[..., None]
         value = (slab + softplus(spike - slab - self.logits) + logsigmoid(self.logits)).sum(-1)
-        value = value - 0.5 * (surplus / e).square().sum(-1) - surplus.shape[-1] * e.log()
+        value = value - 0.5 * (surplus / e[..., None]).square().sum(-1) - surplus.shape[-1] * e.log()
         return value - 0.5 * t.shape[-1] * LOG_2PI
 
 
@@ -79,7 +79,7 @@ class MaskedGaussians(nn.Module):
         """Return the log-density (R, B) of t (R, B, m), coordinates beyond n under N(0, e²)."""
         n = self.means.shape[-1]
         surplus = t[..., n:]
-        value = torch.logsumexp(self.components(t[..., :n]), -1) - 0.5 * (surplus / e).square().sum(-1)
+        value = torch.logsumexp(self.components(t[..., :n]), -1) - 0.5 * (surplus / e[..., None]).square().sum(-1)
         return value - surplus.shape[-1] * e.log() - 0.5 * t.shape[-1] * LOG_2PI
 
     @torch.no_grad()
@@ -87,7 +87,7 @@ class MaskedGaussians(nn.Module):
         """Take e as the width: recompute the precisions."""
         n = self.means.shape[-1]
         masked = self.correlations[:, None] * self.masks[..., :, None] * self.masks[..., None, :]
-        factor = torch.linalg.cholesky(masked + e.square() * torch.eye(n, device=masked.device))
+        factor = torch.linalg.cholesky(masked + e.square()[..., None, None] * torch.eye(n, device=masked.device))
         self.precisions.copy_(torch.cholesky_inverse(factor))
         log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         self.constants.copy_((self.log_weights - log_det)[:, None])

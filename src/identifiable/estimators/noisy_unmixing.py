@@ -48,7 +48,7 @@ class Refined:
     gain: float
 
 
-def _spikes(t: Array, steps: int = 40) -> tuple[Array, Array, Array, Array]:
+def spikes(t: Array, steps: int = 40) -> tuple[Array, Array, Array, Array]:
     """Fit (1 - p) N(0, e²) + p N(μ, σ²) to every column; return e, μ, σ and the posterior of being active (N, n)."""
     width, share = np.maximum(np.quantile(np.abs(t), 0.3, axis=0), 1e-3), np.full(t.shape[1], 0.5)
     mean, variance = t.mean(0), 1.5 * t.var(0)
@@ -66,7 +66,7 @@ def _spikes(t: Array, steps: int = 40) -> tuple[Array, Array, Array, Array]:
 def _first_model(t: Array, W: Array, variance: Array, rng: np.random.Generator) -> Model:
     """Return the model in which t itself are the latents: marginals from their peaks at zero, no correlations."""
     n = t.shape[1]
-    width, mean, size, active = _spikes(t)
+    width, mean, size, active = spikes(t)
     bits = np.r_[active > 0.5, rng.random(active.shape) < active]
     patterns, counts = np.unique(bits, axis=0, return_counts=True)
     frequent = np.argsort(-counts, kind="stable")[:MOST_PATTERNS]

@@ -5,35 +5,49 @@ through an invertible piecewise affine map. An invertible flow t = f(x) is fitte
 
     max_f  E log p_e(f(x)) + log|det df/dx|,
 
-p_e the density of z smoothed at a width e that falls during training, in two stages:
+p_e the density of z smoothed at a width e that falls during training:
 
     A   p_e(t) = Π_i [p_i N(t_i; μ_i, 1) + (1 - p_i) N(t_i; 0, e²)]           no masks needed: every latent for itself
-    B   p_e(t) = Σ_j w_j N(t; M_j μ, M_j C M_j + e² I)                        the masks that A shows, the exact mixture
+    -   t = z B + c + noise, an affine mixture                                the masks, and what A left mixed
+    B   p_e(t) = Σ_j w_j N(t; M_j μ, M_j C M_j + e² I)                        the exact mixture
 
 The flow starts at a linear unmixing, of two kinds: with free rest values (`SparseUnmixing`), and with the rest values
-at the mean, which is better where a strong nonlinearity folds the data. All restarts of both kinds train in one batch,
-each from the unmixing of another half of the rows. Held-out likelihood chooses the kind. That the restarts of this kind
-agree on held-out rows is the sign, and the only one that needs no truth, that they found the latents; where they do
-not, they are trained again, longer.
+at the mean, which is better where a strong nonlinearity folds the data. All restarts of both kinds go through stage A
+in one batch, each from the unmixing of another half of the rows; held-out likelihood then chooses the kind. That the
+restarts of this kind agree on held-out rows at the end is the sign, and the only one that needs no truth, that they
+found the latents; where they do not, they are trained again, longer.
 """
 
 import copy
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import Tensor
 
 from identifiable.certify import Certificate, Check, Level, certify
 from identifiable.data.sample import FloatArray
+from identifiable.data.simulator import Simulator
 from identifiable.errors import RecoveryWarning
-from identifiable.estimators._pdgmm_priors import MaskedGaussians, SpikeAndSlab, mine_masks
+from identifiable.estimators._pdgmm_priors import MaskedGaussians
+from identifiable.estimators._pdgmm_training import (
+    FlowModel,
+    Sets,
+    Start,
+    Training,
+    exact_mixture,
+    find_components,
+    spike_and_slab,
+    start_of,
+)
 from identifiable.estimators.base import (
     DOUBTFUL,
     STABLE,
@@ -48,70 +62,17 @@ from identifiable.estimators.hyperplane_search import centred_rows
 from identifiable.estimators.sparse_unmixing import Masks, Reduction, SparseUnmixing, pattern_mixture
 from identifiable.flows import SmoothLeakyFlow
 from identifiable.mixture import Mixture
-from identifiable.nets import select_member
-from identifiable.train import Anneal, Batch, History, Plan, Step, minimise
+from identifiable.nets import select_member, select_members
+from identifiable.train import History
 
 Array = NDArray[np.float64]
 
-WIDTHS_A, WIDTHS_B = (0.3, 0.08), (0.12, 0.02)  # e at the start and the end of a stage, in sd of an active latent
-SHARE_A = 0.4  # of the steps that belong to stage A
-SHARPEST, SHARPNESS = 200.0, 3.0  # β = min(200, 3 / e)
-FOLLOW_EVERY = 25  # steps between two looks at w and C in stage B
-MASKS_PER_LATENT = 8
-MINED_ROWS = 20_000
+SHARE_A = 0.15  # of the steps that belong to stage A
+LONG = 4  # times the steps of a whole short fit, in stage A alone
+LONG_DEPTH = 24  # layers of the flow of a long fit, at least
 LEAST_SHARE = 0.01  # of the rows in which a latent must be active to be called used
-LONG = 4  # times the steps of a short fit, in stage A alone
+PILOT = 20_000  # rows of a simulator that units, starts and components are read off
 BLOCK = 4096  # rows that go through the flow at once outside training
-
-
-@dataclass(frozen=True)
-class _Start:
-    """Linear unmixings t = y W + b of reduced rows y, one per restart: W (R, q, q), b (R, q); shares, means (R, n).
-
-    Active latents have unit variance and rest at zero; the surplus coordinates are as narrow as the first spike.
-    """
-
-    W: Array
-    b: Array
-    shares: Array
-    means: Array
-
-    @classmethod
-    def of(cls, y: Array, rows: Array) -> "_Start":
-        """Take rows (R, n, n + 1) of unmixings of the first n columns of y (N, q)."""
-        (R, n, _), q = rows.shape, y.shape[1]
-        W, b, shares, means = np.zeros((R, q, q)), np.zeros((R, q)), np.zeros((R, n)), np.zeros((R, n))
-        for r, unmixing in enumerate(rows):
-            share, mean, size = _slab(y[:, :n] @ unmixing[:, :n].T + unmixing[:, n])
-            W[r, :n, :n], b[r, :n] = unmixing[:, :n].T / size, unmixing[:, n] / size
-            W[r, range(n, q), range(n, q)] = WIDTHS_A[0] / np.maximum(y[:, n:].std(0), 1e-12)
-            shares[r], means[r] = share, mean / size
-        return cls(W, b, shares, means)
-
-    def part(self, members: range) -> "_Start":
-        """Return the starts of these restarts."""
-        return _Start(*(v[members.start : members.stop] for v in (self.W, self.b, self.shares, self.means)))
-
-
-Prior = TypeVar("Prior", SpikeAndSlab, MaskedGaussians)
-
-
-class _Model(nn.Module, Generic[Prior]):
-    """A flow, the prior of its latents, and the width of that prior, all with R members."""
-
-    flow: SmoothLeakyFlow
-    prior: Prior
-    width: Tensor
-
-    def __init__(self, flow: SmoothLeakyFlow, prior: Prior, width: float) -> None:
-        super().__init__()
-        self.flow, self.prior = flow, prior
-        self.register_buffer("width", torch.full((len(flow.weight),), width))
-
-    def log_density(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return t (R, B, q) and the log-density (R, B) of x at the width last trained at."""
-        t, log_det = self.flow(x)
-        return t, self.prior(t, self.width[0]) + log_det
 
 
 class PDGMM(LatentModel):
@@ -160,7 +121,7 @@ class PDGMM(LatentModel):
     mixing, AISTATS 2026. The method is this library's own.
     """
 
-    module_: _Model[MaskedGaussians]
+    module_: FlowModel[MaskedGaussians]
     history_: History
     mean_: Array
     scale_: Array
@@ -168,6 +129,7 @@ class PDGMM(LatentModel):
     unit_: float
     n_used_: int
     n_masks_: int
+    depth_: int
     trained_long_: bool
     mixture_: Mixture
     masks_: Masks
@@ -179,12 +141,12 @@ class PDGMM(LatentModel):
         self,
         n_latents: int | None = None,
         *,
-        n_restarts: int = 4,
+        n_restarts: int = 2,
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
         verbose: int = 1,
         depth: int | None = None,
-        max_steps: int = 3000,
+        max_steps: int = 2600,
         batch_size: int = 512,
         learning_rate: float = 1e-2,
         long: bool = True,
@@ -204,108 +166,66 @@ class PDGMM(LatentModel):
     def _n_features_out(self) -> int:
         return self.n_used_ if self.n_latents is None else self.n_latents
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Find the latents of X (N, d). y is ignored."""
-        self._check_parameters()
-        X = self._check_training_data(X)
-        seed, device = self._seed(), resolve_device(self.device)
-        train, held = hold_out(len(X), seed)
-        reduced = self._reduce(X[train])
-        rows, seen = self._rows(reduced, device), self._rows(self._project(X[held]), device)
-        start = self._starts(X[train], reduced, seed)
-        module, self.history_ = self._train(rows, start, False, seed)
-        kind, latents = self._better_kind(module, seen)
-        self.trained_long_ = False
-        agreement = Stability.of(latents).score
-        if self.long and agreement < STABLE:
-            again, history = self._train(rows, start.part(kind), True, seed + 2)
-            longer = self._latents_of(again, seen)
-            if Stability.of(longer).score > agreement:
-                module, latents, kind, self.history_ = again, longer, range(self.n_restarts), history
-                self.trained_long_ = True
-        self.module_ = select_member(module, kind[self._settle(latents)])
-        self.n_masks_ = self.module_.prior.masks.shape[1]
-        self._set_mixture(X[train])
+    def fit(self, X: ArrayLike | Simulator, y: Any = None) -> Self:
+        """Find the latents of X (N, d), or of a `Simulator`, from which every step draws fresh rows. y is ignored."""
+        _fit_together([self], [self._prepare(X)])
         return self
 
-    def _starts(self, X: FloatArray, reduced: Array, seed: int) -> _Start:
+    def fit_many(self, sets: Sequence[ArrayLike | Simulator]) -> "list[PDGMM]":
+        """Fit a copy of this estimator to each of many data sets, and return the copies in their order.
+
+        Data sets with the same numbers of rows, columns and latents are trained in one batch, which is what a GPU wants
+        and a CPU does not gain from. A fit is then repeatable together with the others only.
+        """
+        models: list[PDGMM] = [clone(self) for _ in sets]
+        jobs = [model._prepare(X) for model, X in zip(models, sets, strict=True)]
+        alike: dict[tuple[Any, ...], list[int]] = {}
+        for i, (model, job) in enumerate(zip(models, jobs, strict=True)):
+            own = i if job.source is not None else -1
+            alike.setdefault((*job.y.shape, len(job.held), model.n_used_, own), []).append(i)
+        for group in alike.values():
+            _fit_together([models[i] for i in group], [jobs[i] for i in group])
+        return models
+
+    def _prepare(self, X: ArrayLike | Simulator) -> "_Job":
+        """Check parameters and data, set the coordinates, and find the linear starts."""
+        self._check_parameters()
+        seed = self._seed()
+        source = X if isinstance(X, Simulator) else None
+        given: Any = X if source is None else source.sample(PILOT, seed).x
+        X = self._check_training_data(given)
+        train, held = hold_out(len(X), seed)
+        train = np.random.default_rng(seed).permutation(train)
+        y = self._reduce(X[train])
+        return _Job(X[train], y, self._project(X[held]), self._starts(X[train], y, seed), seed, source)
+
+    def _starts(self, X: FloatArray, y: Array, seed: int) -> Start:
         """Return the linear starts of all restarts: those with free rest values first."""
-        n = self.n_used_
-        sd = reduced[:, :n].std(0)
-        halves = [
-            np.random.default_rng([seed, r]).permutation(len(X))[: (len(X) + 1) // 2] for r in range(self.n_restarts)
-        ]
-        halves[0] = np.arange(len(X))
-        free = [self._sparse(X[half], seed + r) for r, half in enumerate(halves)]
-        centred = [centred_rows(reduced[half, :n] / sd, seed + r) / np.r_[sd, 1.0] for r, half in enumerate(halves)]
-        return _Start.of(reduced, np.stack(free + centred))
-
-    @torch.no_grad()
-    def _better_kind(self, module: _Model[MaskedGaussians], seen: Tensor) -> tuple[range, NDArray[Any]]:
-        """Return the members of the kind of start with the higher held-out likelihood, and their latents."""
-        likelihood = module.log_density(seen)[1].mean(1).nan_to_num(-math.inf).reshape(2, -1).median(1).values
-        first = self.n_restarts * int(likelihood.argmax())
-        kind = range(first, first + self.n_restarts)
-        return kind, self._latents_of(module, seen)[kind.start : kind.stop]
-
-    @torch.no_grad()
-    def _latents_of(self, module: _Model[MaskedGaussians], seen: Tensor) -> NDArray[Any]:
-        latents: NDArray[Any] = module.flow(seen)[0][..., : self.n_used_].double().cpu().numpy()
-        return latents
+        n, half = self.n_used_, (len(X) + 1) // 2
+        sd = y[:, :n].std(0)
+        halves = [np.arange(len(X))]
+        halves += [np.random.default_rng([seed, r]).permutation(len(X))[:half] for r in range(1, self.n_restarts)]
+        free = [self._sparse(X[rows], seed + r) for r, rows in enumerate(halves)]
+        centred = [centred_rows(y[rows, :n] / sd, seed + r) / np.r_[sd, 1.0] for r, rows in enumerate(halves)]
+        return start_of(y / self.unit_, [np.c_[W[:, :n] * self.unit_, W[:, n]] for W in free + centred])
 
     def _sparse(self, X: FloatArray, seed: int) -> Array:
         """Return the rows (n, n + 1) of a sparse unmixing of X, on reduced rows."""
         n = self.n_used_
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)
-            linear = SparseUnmixing(n, random_state=seed, verbose=0, device="cpu").fit(X)
+            linear = SparseUnmixing(n, random_state=seed, verbose=0, device="cpu", noisy=False).fit(X)
         W = linear.components_[:n] @ (self.vectors_[:, :n] * self.scale_[:, None])
         rows: Array = np.c_[W, linear.components_[:n] @ self.mean_ - linear.offset_[:n]]
         return rows
 
-    def _train(self, rows: Tensor, start: _Start, long: bool, seed: int) -> tuple[_Model[MaskedGaussians], History]:
-        """Train all restarts from a linear start: stage A, then, unless long, the masks it shows and stage B."""
-        rng = torch.Generator().manual_seed(seed)
-        W, b, shares, means = (
-            torch.as_tensor(v).float() for v in (start.W * self.unit_, start.b, start.shares, start.means)
-        )
-        flow = SmoothLeakyFlow(len(W), W.shape[-1], self._depth(), start=W, rng=rng)
-        with torch.no_grad():
-            flow.bias[:, -1] += b
-        flow = flow.to(rows.device)
-        steps = max(1, round(SHARE_A * self.max_steps))
-        first = _Model(flow, SpikeAndSlab(shares, means), WIDTHS_A[1]).to(rows.device)
-        history = self._stage(first, rows, LONG * self.max_steps if long else steps, WIDTHS_A, seed)
-        with torch.no_grad():
-            t = flow(rows[:MINED_ROWS])[0][..., : self.n_used_]
-        masks, log_weights = mine_masks(t, 2 * WIDTHS_A[1], MASKS_PER_LATENT * self.n_used_)
-        prior = MaskedGaussians(masks, log_weights, first.prior.means)
-        module = _Model(flow, prior, WIDTHS_A[1] if long else WIDTHS_B[1]).to(rows.device)
-        prior.set_width(torch.tensor(WIDTHS_A[1] if long else WIDTHS_B[0], device=rows.device))
-        if long:
-            prior.follow(t, module.width[0])
-        else:
-            history = self._stage(module, rows, max(1, self.max_steps - steps), WIDTHS_B, seed + 1)
-            prior.set_width(module.width[0])
-        return module, history
-
-    def _stage(
-        self, module: _Model[Prior], rows: Tensor, steps: int, widths: tuple[float, float], seed: int
-    ) -> History:
-        flow, prior = module.flow, module.prior
-
-        def loss(batch: Batch, step: Step) -> Tensor:
-            e = step.annealed["e"]
-            flow.beta.copy_((SHARPNESS / e).clamp(max=SHARPEST).expand_as(flow.beta))
-            t, log_det = flow(batch[0])
-            if isinstance(prior, MaskedGaussians) and step.number % FOLLOW_EVERY == 0:
-                prior.follow(t.detach(), e)
-            value: Tensor = -(prior(t, e) + log_det).mean(1)
-            return value
-
-        # No criterion: held-out likelihoods at different widths cannot be compared.
-        plan = Plan(steps, self.batch_size, self.learning_rate, clip=5.0, anneal={"e": Anneal(*widths)})
-        return minimise(module, loss, [rows], plan, seed=seed, verbose=self.verbose)
+    def _keep(self, trained: "_Trained", job: "_Job") -> None:
+        """Take the restart that agrees most with the others, and set what is read off it."""
+        self.trained_long_, self.history_ = trained.long, trained.history
+        self.module_ = select_member(trained.model, trained.members[self._settle(trained.latents)])
+        self.depth_ = self.module_.flow.weight.shape[1]
+        self.n_masks_ = self.module_.prior.masks.shape[1]
+        self._set_mixture(job.X)
 
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return the latents (N, n_latents), zero where they rest, with unit variance while active."""
@@ -338,7 +258,7 @@ class PDGMM(LatentModel):
         """
         X = self._check_new_data(X)
         module, device = self._module_for(X)
-        blocks = [module.log_density(self._rows(self._project(x), device, x.dtype))[1][0] for x in _blocks(X)]
+        blocks = [module(self._rows(self._project(x), device, x.dtype))[1][0] for x in _blocks(X)]
         q = self.vectors_.shape[1]
         value: FloatArray = torch.cat(blocks).cpu().numpy().astype(np.float64)
         value -= q * math.log(self.unit_) + float(np.log(self.scale_).sum()) * q / len(self.scale_)
@@ -441,22 +361,31 @@ class PDGMM(LatentModel):
         y: Array = ((X - self.mean_) / self.scale_) @ self.vectors_
         return y
 
+    def _stream(self, source: Simulator, device: torch.device) -> Any:
+        """Return a function (rows, rng) -> fresh rows in the coordinates of the flow."""
+        draw = source.stream(device)
+        mean, scale, vectors = (
+            torch.as_tensor(v, dtype=torch.float32, device=device) for v in (self.mean_, self.scale_, self.vectors_)
+        )
+        return lambda rows, rng: (((draw(rows, rng)[0] - mean) / scale) @ vectors / self.unit_,)
+
     def _rows(self, y: Array, device: torch.device, dtype: Any = np.float32) -> Tensor:
         """Return y / unit as a tensor."""
         return torch.as_tensor((y / self.unit_).astype(dtype), device=device)
 
-    def _depth(self) -> int:
-        return self.depth if self.depth is not None else 16 if self.n_used_ <= 12 else 24
+    def _training(self, long: bool) -> Training:
+        depth = self.depth if self.depth is not None else 16 if self.n_used_ <= 12 else 24
+        depth = max(depth, LONG_DEPTH) if long and self.depth is None else depth
+        return Training(depth, self.batch_size, self.learning_rate, self.verbose, long)
 
-    def _build(self, members: int, rng: torch.Generator | None = None) -> _Model[MaskedGaussians]:
-        flow = SmoothLeakyFlow(members, self.vectors_.shape[1], self._depth(), rng=rng)
-        n = self.n_used_
+    def _build(self, members: int, rng: torch.Generator | None = None) -> FlowModel[MaskedGaussians]:
+        q, n = self.vectors_.shape[1], self.n_used_
+        flow = SmoothLeakyFlow(members, q, self.depth_, inner_bias=not self.trained_long_, rng=rng)
         masks = torch.ones(members, self.n_masks_, n)
-        return _Model(
-            flow, MaskedGaussians(masks, torch.zeros(members, self.n_masks_), torch.zeros(members, 1, n)), 1.0
-        )
+        prior = MaskedGaussians(masks, torch.zeros(members, self.n_masks_), torch.zeros(members, 1, n))
+        return FlowModel(flow, prior, torch.ones(members, 1))
 
-    def _module_for(self, rows: FloatArray) -> tuple[_Model[MaskedGaussians], torch.device]:
+    def _module_for(self, rows: FloatArray) -> tuple[FlowModel[MaskedGaussians], torch.device]:
         """Return the fitted model in the precision of the rows: float64 in, float64 all the way."""
         dtype = torch.float64 if rows.dtype == np.float64 else torch.float32
         module = copy.deepcopy(self.module_).to(dtype)
@@ -471,17 +400,101 @@ class PDGMM(LatentModel):
         self._require("long", isinstance(self.long, bool), "True or False")
 
 
-def _slab(t: Array, spike: float = WIDTHS_A[0], steps: int = 50) -> tuple[Array, Array, Array]:
-    """Fit p N(m, s²) + (1 - p) N(0, (spike s)²) to every column by EM; return p, m and s."""
-    share, mean, size = np.full(t.shape[1], 0.5), t.mean(0), t.std(0)
-    for _ in range(steps):
-        moving = share * np.exp(-0.5 * ((t - mean) / size) ** 2)
-        resting = (1 - share) * np.exp(-0.5 * (t / (spike * size)) ** 2) / spike
-        active = moving / (moving + resting + 1e-300)
-        share = np.clip(active.mean(0), 0.05, 0.95)
-        mean = (active * t).mean(0) / active.mean(0).clip(1e-6)
-        size = np.sqrt((active * (t - mean) ** 2).mean(0) / active.mean(0).clip(1e-6)).clip(1e-3 * t.std(0))
-    return share, mean, size
+@dataclass(frozen=True)
+class _Job:
+    """Training rows and their coordinates y (N, q), those of held-out rows, the starts of 2 R restarts, and a seed."""
+
+    X: FloatArray
+    y: Array
+    held: Array
+    start: Start
+    seed: int
+    source: Simulator | None
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """Flows of one data set: members of a model, their latents (R, M, n) of held-out rows, and how they came about."""
+
+    model: FlowModel[MaskedGaussians]
+    members: range
+    latents: NDArray[Any]
+    history: History
+    long: bool
+
+    @property
+    def agreement(self) -> float:
+        """How far the restarts agree."""
+        return Stability.of(self.latents).score
+
+
+def _fit_together(models: "Sequence[PDGMM]", jobs: Sequence[_Job]) -> None:
+    """Fit models to data of one shape in one batch: short, then those whose restarts disagree again, longer."""
+    batch = _Together(models, jobs)
+    found = batch.stages(range(len(batch.sets.seen)), long=False)
+    unsure = [i for i, trained in enumerate(found) if batch.first.long and trained.agreement < STABLE]
+    if unsure:
+        R = batch.R
+        members = [batch.kept[R * i + r] for i in unsure for r in range(R)]
+        for i, again in zip(unsure, batch.stages(members, long=True), strict=True):
+            found[i] = _more_agreed(found[i], again)
+    for model, job, trained in zip(models, jobs, found, strict=True):
+        model._keep(trained, job)
+
+
+def _more_agreed(one: _Trained, other: _Trained) -> _Trained:
+    return other if other.agreement > one.agreement else one
+
+
+class _Together:
+    """Data sets of one shape on the device, and the linear starts of all their restarts."""
+
+    kept: list[int]
+
+    def __init__(self, models: "Sequence[PDGMM]", jobs: Sequence[_Job]) -> None:
+        self.first, self.seed, self.R = models[0], jobs[0].seed, models[0].n_restarts
+        device = resolve_device(self.first.device)
+
+        def stacked(arrays: Sequence[Array]) -> Tensor:
+            units = [(y / model.unit_).astype(np.float32) for model, y in zip(models, arrays, strict=True)]
+            return torch.as_tensor(np.stack(units), device=device)
+
+        seen = torch.arange(len(models), device=device).repeat_interleave(2 * self.R)
+        stream = None if jobs[0].source is None else self.first._stream(jobs[0].source, device)
+        self.sets = Sets(stacked([job.y for job in jobs]), seen, stream)
+        self.held = stacked([job.held for job in jobs])
+        self.start = Start.join([job.start for job in jobs])
+
+    def stages(self, members: Sequence[int], *, long: bool) -> list[_Trained]:
+        """Train these members through all stages; a short fit goes on with the likelier kind of start (`kept`)."""
+        how, max_steps = self.first._training(long), self.first.max_steps
+        steps = max(1, round(SHARE_A * max_steps))
+        sets, start = self.sets.only(members), self.start.only(members)
+        sparse, history = spike_and_slab(sets, start, LONG * max_steps if long else steps, how, self.seed)
+        if not long:
+            self.kept = members = _likelier(sparse, self.held[sets.seen], self.R)
+            sets, sparse = self.sets.only(members), select_members(sparse, members)
+        model, spike = find_components(sparse, sets, self.seed)
+        before = self._by_set(copy.deepcopy(model), sets, history, long)
+        history = exact_mixture(model, sets, spike, max(1, max_steps - steps), how, self.seed + 1)
+        after = self._by_set(model, sets, history, long)
+        # Where stage A ends far from the latents, or has found them exactly, stage B can do harm.
+        pairs = zip(after, before, strict=True)
+        return [_more_agreed(*pair) for pair in pairs] if long else after
+
+    @torch.no_grad()
+    def _by_set(self, model: FlowModel[MaskedGaussians], sets: Sets, history: History, long: bool) -> list[_Trained]:
+        t = model.flow(self.held[sets.seen])[0][..., : self.first.n_used_].double().cpu().numpy()
+        parts = [range(i, i + self.R) for i in range(0, len(t), self.R)]
+        return [_Trained(model, part, t[part.start : part.stop], history, long) for part in parts]
+
+
+@torch.no_grad()
+def _likelier(model: FlowModel[Any], held: Tensor, R: int) -> list[int]:
+    """Return the members of the kind of start with the higher held-out likelihood, for every data set."""
+    likelihood = model(held)[1].mean(1).nan_to_num(-math.inf).reshape(-1, 2, R).median(-1).values
+    best = likelihood.argmax(1).tolist()
+    return [2 * R * s + R * kind + r for s, kind in enumerate(best) for r in range(R)]
 
 
 def _blocks(rows: FloatArray) -> list[FloatArray]:

@@ -10,7 +10,9 @@ so one backward pass gives every member its own gradient.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from torch import Tensor, nn
 
 from identifiable import store
 from identifiable.errors import FitFailedError
-from identifiable.train.plan import Constrained, Data, Loss, Plan, Step
+from identifiable.train.plan import Batch, Constrained, Data, Loss, Plan, Step
 from identifiable.train.state import History, Run, fingerprint_of
 
 
@@ -34,6 +36,8 @@ def minimise(
     *,
     seed: int = 0,
     criterion: Callable[[], Tensor] | None = None,
+    between: Callable[[Batch, Step], None] | None = None,
+    capture: bool = False,
     checkpoint: str | Path | None = None,
     verbose: int = 0,
 ) -> History:
@@ -48,6 +52,10 @@ def minimise(
     seed : fixes batches and noise; with the module's start it fixes the result, bit for bit, on one device.
     criterion : () -> (R,), lower is better, on held-out data and never on the truth. Each member ends with the
         parameters of its best record. Leave it out when the loss itself is annealed: records are then not comparable.
+    between : (batch, step) -> None, called before each step, for what changes outside the gradient.
+    capture : on a GPU, record the step once and replay it, which is many times faster for small nets. The loss must
+        then be the same function of the batch, the annealed quantities and the module at every step: nothing drawn, no
+        `step.number`, no constraints. What else changes, `between` writes into the module's buffers.
     checkpoint : a file to continue from if it exists, and to write to on the way. A fit that is killed and started
         again with the same arguments ends with the same parameters, bit for bit.
     verbose : 0 is silent; 1 shows a progress bar on a terminal.
@@ -65,7 +73,7 @@ def minimise(
     >>> net.w.detach().round(decimals=3).flatten()
     tensor([3., 3.])
     """
-    run = Run(module, data, plan, seed)
+    run = Run(module, data, plan, seed, capturable=capture)
     path = Path(checkpoint) if checkpoint is not None else None
     fingerprint = fingerprint_of(run, data, seed) if path is not None else ""
     if path is not None:
@@ -75,21 +83,18 @@ def minimise(
     started = saved = time.monotonic() - run.seconds
     annealed = {name: torch.zeros((), device=run.device) for name in plan.anneal}
     total, counted = torch.zeros(run.members, device=run.device), 0
+    advance = _Captured(run, loss, annealed) if capture and run.device.type == "cuda" else partial(_advance, run, loss)
     with _progress(plan, verbose) as bar:
         task = bar.add_task("fit", total=plan.steps, completed=run.step, value="")
         while run.step < plan.steps and not (plan.patience and run.stale >= plan.patience):
-            for group in run.optimiser.param_groups:
-                group["lr"] = plan.rate(run.step)
+            run.set_rate(plan.rate(run.step))
             for name, schedule in plan.anneal.items():
                 annealed[name].fill_(schedule.at(run.step / plan.steps))
             module.train()
-            run.optimiser.zero_grad(set_to_none=True)
-            value = loss(run.batches.draw(), Step(run.step, run.rng, annealed))
-            value = value if isinstance(value, Constrained) else Constrained(value)
-            _lagrangian(run, value).sum().backward()
-            gradient = _tame(run, plan.clip)
-            run.optimiser.step()
-            _ascend(run, value)
+            batch, step = run.batches.draw(), Step(run.step, run.rng, annealed)
+            if between is not None:
+                between(batch, step)
+            value, gradient = advance(batch, step)
             total, counted = total + value.loss.detach(), counted + 1
             run.step += 1
             if run.step % plan.record_every == 0 or run.step == plan.steps:
@@ -105,6 +110,53 @@ def minimise(
                     saved = time.monotonic()
     module.eval()
     return _finish(run, path, fingerprint)
+
+
+def _advance(run: Run, loss: Loss, batch: Batch, step: Step) -> tuple[Constrained, Tensor]:
+    """Take one step; return what was minimised, and the norm of each member's gradient."""
+    run.optimiser.zero_grad(set_to_none=True)
+    found = loss(batch, step)
+    value = found if isinstance(found, Constrained) else Constrained(found)
+    _lagrangian(run, value).sum().backward()
+    gradient = _tame(run, run.plan.clip)
+    run.optimiser.step()
+    _ascend(run, value)
+    return value, gradient
+
+
+class _Captured:
+    """`_advance` as a CUDA graph: two steps are taken as they are, the third is recorded, all others replay it."""
+
+    def __init__(self, run: Run, loss: Loss, annealed: Mapping[str, Tensor]) -> None:
+        self.run, self.loss, self.annealed = run, loss, annealed
+        self.taken = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, batch: Batch, step: Step) -> tuple[Constrained, Tensor]:
+        self.taken += 1
+        if self.taken <= 2:
+            with _side_stream():
+                return _advance(self.run, self.loss, batch, step)
+        if self.graph is None:
+            self.batch = tuple(t.clone() for t in batch)
+            torch.cuda.synchronize()
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self.value, self.gradient = _advance(self.run, self.loss, self.batch, step)
+        for mine, new in zip(self.batch, batch, strict=True):
+            mine.copy_(new)
+        self.graph.replay()
+        return self.value, self.gradient
+
+
+@contextmanager
+def _side_stream() -> Iterator[None]:
+    """Run on a stream of its own, which is how work that will be recorded must be warmed up."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream().wait_stream(stream)
 
 
 def _lagrangian(run: Run, value: Constrained) -> Tensor:

@@ -104,7 +104,7 @@ class Batches:
 class Run:
     """Everything that changes while training, so that a checkpoint is complete by construction."""
 
-    def __init__(self, module: nn.Module, data: Data, plan: Plan, seed: int) -> None:
+    def __init__(self, module: nn.Module, data: Data, plan: Plan, seed: int, *, capturable: bool = False) -> None:
         self.module, self.plan = module, plan
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self.members = len(self.parameters[0])
@@ -116,7 +116,9 @@ class Run:
         self.device = self.parameters[0].device
         self.rng = torch.Generator(device=self.device).manual_seed(seed)
         self.batches = Batches(data, plan.batch_size, self.members, self.rng)
-        self.optimiser = torch.optim.Adam(self.parameters, lr=plan.learning_rate, betas=plan.betas, fused=True)
+        capturable = capturable and self.device.type == "cuda"
+        rate = torch.tensor(plan.learning_rate, device=self.device) if capturable else plan.learning_rate
+        self.optimiser = torch.optim.Adam(self.parameters, lr=rate, betas=plan.betas, fused=True, capturable=capturable)
         self.multipliers: Tensor | None = None
         self.step = 0
         self.stale = 0
@@ -125,6 +127,14 @@ class Run:
         self.best_step = np.zeros(self.members, dtype=np.int64)
         self.best_state: dict[str, Tensor] | None = None
         self.records: list[dict[str, Any]] = []
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate of the next step."""
+        for group in self.optimiser.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
 
     def note(self, record: dict[str, Any], criterion: Tensor | None) -> None:
         """Add a record; keep the members that are better than ever."""

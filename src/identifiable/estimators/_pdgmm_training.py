@@ -1,0 +1,293 @@
+r"""How the flows of `PDGMM` are trained: many at once, restarts of one data set as well as data sets of one shape.
+
+start_of            linear unmixings, from which every flow starts
+spike_and_slab      stage A: every latent for itself
+find_components     the latents of A as an affine mixture with noise: which latents, and which of them are active
+exact_mixture       stage B: the exact mixture of these components
+"""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from identifiable.estimators._pdgmm_priors import MaskedGaussians, SpikeAndSlab, mine_masks
+from identifiable.estimators.noisy_unmixing import Refined, refine_under_noise, spikes
+from identifiable.flows import SmoothLeakyFlow
+from identifiable.train import Anneal, Batch, Data, History, Plan, Step, minimise
+
+Array = NDArray[np.float64]
+
+WIDTHS_A = 0.3, 0.1  # e at the start and the end of stage A, in sd of an active latent
+WIDEST, NARROWEST = (0.12, 0.4), (0.02, 0.2)  # bounds of e at the start and the end of stage B
+ABOVE, BELOW = 1.2, 0.5  # e at the start and the end of stage B, in widths of the spikes after stage A
+SHARPEST, SHARPNESS = 200.0, 3.0  # β = min(200, 3 / e)
+LONG_RATE_A, LONG_RATE_B = 2.0, 0.3  # times the learning rate, in the stages of a long fit
+FOLLOW_EVERY = 25  # steps between two looks at w and C
+MASKS_PER_LATENT = 8
+SHOWN = 10_000  # rows that show the components
+FEW = 5000  # rows that are enough for scales
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Rows (S, N, q) of S data sets in random order, and of which of them (Q,) each member sees; or a stream of rows.
+
+    The rows are given for a stream, too: components and scales are read off them.
+    """
+
+    rows: Tensor
+    seen: Tensor
+    stream: Callable[[int, torch.Generator], Sequence[Tensor]] | None = None
+
+    def batches(self) -> Data:
+        """Return what `minimise` draws from."""
+        if self.stream is not None:
+            return self.stream
+        if len(self.rows) == 1:
+            return [self.rows[0]]
+
+        def draw(count: int, rng: torch.Generator) -> tuple[Tensor]:
+            shape = len(self.seen), count // len(self.seen)
+            chosen = torch.randint(self.rows.shape[1], shape, generator=rng, device=rng.device)
+            return (self.rows[self.seen[:, None], chosen].flatten(0, 1),)
+
+        return draw
+
+    def only(self, members: Sequence[int]) -> "Sets":
+        """Return the same for these members."""
+        return Sets(self.rows, self.seen[list(members)], self.stream)
+
+
+@dataclass(frozen=True)
+class Start:
+    """Linear unmixings t = y W + b of rows y, one per member: W (Q, q, q), b (Q, q); shares, means (Q, n).
+
+    Active latents have unit variance and rest at zero; the surplus coordinates are as narrow as the first spike.
+    """
+
+    W: Tensor
+    b: Tensor
+    shares: Tensor
+    means: Tensor
+
+    @property
+    def n(self) -> int:
+        """Number of latents."""
+        return self.means.shape[1]
+
+    def only(self, members: Sequence[int]) -> "Start":
+        """Return the starts of these members."""
+        return Start(*(v[list(members)] for v in (self.W, self.b, self.shares, self.means)))
+
+    @classmethod
+    def join(cls, starts: "Sequence[Start]") -> "Start":
+        """Return the starts of all."""
+        return cls(*(torch.cat([getattr(s, k) for s in starts]) for k in ("W", "b", "shares", "means")))
+
+
+def start_of(y: Array, unmixings: Sequence[Array]) -> Start:
+    """Take rows (n, n + 1) of unmixings of the first n columns of y (N, q)."""
+    n, q = len(unmixings[0]), y.shape[1]
+    R = len(unmixings)
+    W, b, shares, means = np.zeros((R, q, q)), np.zeros((R, q)), np.zeros((R, n)), np.zeros((R, n))
+    for r, rows in enumerate(unmixings):
+        share, mean, size = slabs(y[:FEW, :n] @ rows[:, :n].T + rows[:, n], WIDTHS_A[0])
+        W[r, :n, :n], b[r, :n] = rows[:, :n].T / size, rows[:, n] / size
+        W[r, range(n, q), range(n, q)] = WIDTHS_A[0] / np.maximum(y[:, n:].std(0), 1e-12)
+        shares[r], means[r] = share, mean / size
+    return Start(*(torch.as_tensor(v).float() for v in (W, b, shares, means)))
+
+
+Prior = TypeVar("Prior", SpikeAndSlab, MaskedGaussians)
+
+
+class FlowModel(nn.Module, Generic[Prior]):
+    """A flow, the prior of its latents, and the width e (R, 1) of that prior; R members."""
+
+    flow: SmoothLeakyFlow
+    prior: Prior
+    width: Tensor
+
+    def __init__(self, flow: SmoothLeakyFlow, prior: Prior, width: Tensor) -> None:
+        super().__init__()
+        self.flow, self.prior = flow, prior
+        self.register_buffer("width", width)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return t (R, B, q) and the log-density (R, B) of x at the width last trained at."""
+        t, log_det = self.flow(x)
+        return t, self.prior(t, self.width) + log_det
+
+
+@dataclass(frozen=True)
+class Training:
+    """Layers, batch size and learning rate of a fit, and whether it is a long one.
+
+    A long fit has no inner biases, twice the rate in stage A and less in stage B: strong mixtures need that rate and
+    have no use for more ways to bend; weak ones are spoilt by it.
+    """
+
+    depth: int
+    batch_size: int
+    learning_rate: float
+    verbose: int = 0
+    long: bool = False
+
+
+def spike_and_slab(
+    sets: Sets, start: Start, steps: int, how: Training, seed: int
+) -> tuple[FlowModel[SpikeAndSlab], History]:
+    """Stage A: train flows from their linear starts, every latent for itself."""
+    rng = torch.Generator().manual_seed(seed)
+    flow = SmoothLeakyFlow(len(start.W), start.W.shape[-1], how.depth, start=start.W, inner_bias=not how.long, rng=rng)
+    with torch.no_grad():
+        flow.bias[:, -1] += start.b
+    model = FlowModel(flow, SpikeAndSlab(start.shares, start.means), torch.ones(len(start.W), 1))
+    model = model.to(sets.rows.device)
+    widths = (torch.full_like(model.width, e) for e in WIDTHS_A)
+    rate = (LONG_RATE_A if how.long else 1) * how.learning_rate
+    return model, train(model, sets, steps, *widths, rate, how, seed)
+
+
+def exact_mixture(
+    model: FlowModel[MaskedGaussians], sets: Sets, spike: Tensor, steps: int, how: Training, seed: int
+) -> History:
+    """Stage B: train on under the exact mixture, e falling from above to below the width (R, 1) of the spikes."""
+    start, end = (ABOVE * spike).clamp(*WIDEST), (BELOW * spike).clamp(*NARROWEST)
+    model.prior.set_width(start)
+    rate = (LONG_RATE_B if how.long else 1) * how.learning_rate
+    return train(model, sets, steps, start, end, rate, how, seed)
+
+
+def train(
+    model: FlowModel[Prior], sets: Sets, steps: int, start: Tensor, end: Tensor, rate: float, how: Training, seed: int
+) -> History:
+    """Maximise the likelihood at a width (R, 1) that falls geometrically from start to end."""
+    flow, prior = model.flow, model.prior
+    fall = (end / start).log()
+
+    def width(step: Step) -> Tensor:
+        e = start * (fall * step.annealed["done"]).exp()
+        flow.beta.copy_((SHARPNESS / e[..., None]).clamp(max=SHARPEST))
+        return e
+
+    def loss(batch: Batch, step: Step) -> Tensor:
+        e = width(step)
+        t, log_det = flow(batch[0])
+        value: Tensor = -(prior(t, e) + log_det).mean(1)
+        return value
+
+    def follow(batch: Batch, step: Step) -> None:
+        if isinstance(prior, MaskedGaussians) and step.number % FOLLOW_EVERY == 0:
+            e = width(step)
+            with torch.no_grad():
+                prior.follow(flow(batch[0])[0], e)
+
+    # No criterion: held-out likelihoods at different widths cannot be compared.
+    plan = Plan(steps, how.batch_size, rate, clip=5.0, anneal={"done": Anneal(0.0, 1.0, geometric=False)})
+    history = minimise(model, loss, sets.batches(), plan, seed=seed, between=follow, capture=True, verbose=how.verbose)
+    model.width.copy_(end)
+    if isinstance(prior, MaskedGaussians):
+        prior.set_width(end)
+    return history
+
+
+@torch.no_grad()
+def find_components(model: FlowModel[SpikeAndSlab], sets: Sets, seed: int) -> tuple[FlowModel[MaskedGaussians], Tensor]:
+    """Read the latents of stage A as an affine mixture with noise; return the model of stage B and its spikes (R, 1).
+
+    Independent spikes and slabs leave latents mixed that are not independent: f(x) is then close to an affine function
+    of the latents but not to the latents. That affine map is found by `refine_under_noise`, patterns of activity and
+    correlations with it, and taken into the flow. Where it finds none, the patterns are those of the latents as they
+    are.
+    """
+    n = model.prior.means.shape[-1]
+    t = model.flow(sets.rows[sets.seen, :SHOWN])[0][..., :n]
+    latents = t.double().cpu().numpy()
+    found = _in_parallel(refine_latents, [(z, seed + r) for r, z in enumerate(latents)])
+    q = model.flow.weight.shape[-1]
+    W = torch.eye(q).repeat(len(latents), 1, 1)
+    b, means, spike = torch.zeros(len(latents), q), torch.zeros(len(latents), n), torch.zeros(len(latents), 1)
+    for r, (z, refined) in enumerate(zip(latents, found, strict=True)):
+        rows = np.c_[np.eye(n), np.zeros(n)] if refined is None else refined.rows
+        z = z @ rows[:, :n].T + rows[:, n]
+        _, mean, size = slabs(z[:FEW], WIDTHS_A[1])
+        width, _, scale, _ = spikes(z[:FEW])
+        W[r, :n, :n], b[r, :n] = torch.as_tensor(rows[:, :n].T / size), torch.as_tensor(rows[:, n] / size)
+        means[r], spike[r] = torch.as_tensor(mean / size), float(np.median(width / scale))
+    device = t.device
+    model.flow.then(W.to(device), b.to(device))
+    t = t @ W[:, :n, :n].to(device) + b[:, None, :n].to(device)
+    prior = MaskedGaussians(*_masks(t, found, spike), means[:, None].to(device))
+    for r, refined in enumerate(found):
+        if refined is not None:
+            sd = np.sqrt(np.diag(refined.covariance))
+            prior.correlations[r] = torch.as_tensor(refined.covariance / np.outer(sd, sd))
+    found_model = FlowModel(model.flow, prior, spike.clamp(*NARROWEST)).to(device)
+    prior.set_width(found_model.width)
+    return found_model, spike.to(device)
+
+
+def refine_latents(z: Array, seed: int) -> Refined | None:
+    """Fit an affine mixture with noise to latents z (N, n), starting from themselves; None if none fits better."""
+    n = z.shape[1]
+    found = refine_under_noise(z, np.c_[np.eye(n), np.zeros(n)], seed=seed)
+    return found if found.gain > 0 else None
+
+
+def _masks(t: Tensor, found: Sequence[Refined | None], spike: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the masks (R, J, n) of stage B and their log-weights: those found, else those the latents t show."""
+    n = t.shape[-1]
+    most = MASKS_PER_LATENT * n
+    shown, log_weights = mine_masks(t, float(2 * spike.median().clamp(0.04, WIDTHS_A[1])), most)
+    J = max([shown.shape[1], *(min(most, len(f.patterns)) for f in found if f is not None)])
+    masks = torch.ones(len(found), J, n, device=t.device)
+    weights = torch.full((len(found), J), math.log(1e-9), device=t.device)
+    for r, refined in enumerate(found):
+        if refined is None:
+            masks[r, : shown.shape[1]], weights[r, : shown.shape[1]] = shown[r], log_weights[r]
+        else:
+            own = min(J, len(refined.patterns))
+            masks[r, :own] = torch.as_tensor(refined.patterns[:own])
+            share = torch.as_tensor(refined.weights[:own] / refined.weights[:own].sum())
+            weights[r, :own] = share.clamp(min=1e-9).log()
+    return masks, weights
+
+
+def slabs(t: Array, spike: float, steps: int = 50) -> tuple[Array, Array, Array]:
+    """Fit p N(m, s²) + (1 - p) N(0, (spike s)²) to every column by EM; return p, m and s."""
+    share, mean, size = np.full(t.shape[1], 0.5), t.mean(0), t.std(0)
+    for _ in range(steps):
+        moving = share * np.exp(-0.5 * ((t - mean) / size) ** 2)
+        resting = (1 - share) * np.exp(-0.5 * (t / (spike * size)) ** 2) / spike
+        active = moving / (moving + resting + 1e-300)
+        share = np.clip(active.mean(0), 0.05, 0.95)
+        mean = (active * t).mean(0) / active.mean(0).clip(1e-6)
+        size = np.sqrt((active * (t - mean) ** 2).mean(0) / active.mean(0).clip(1e-6)).clip(1e-3 * t.std(0))
+    return share, mean, size
+
+
+def _in_parallel(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Call function on every tuple: one after another if they are few, else on all cores."""
+    cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 64)
+    if len(arguments) <= 4 or cores < 4:
+        return [_alone(function, *a) for a in arguments]
+    return list(Parallel(n_jobs=cores)(delayed(_alone)(function, *a) for a in arguments))
+
+
+def _alone(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call function with torch on one thread: its products are small."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return function(*arguments)
+    finally:
+        torch.set_num_threads(threads)
