@@ -21,6 +21,7 @@ from identifiable.estimators import (
 from identifiable.estimators.base import Stability
 from identifiable.mixture import Mixture
 from identifiable.persist import load, save
+from identifiable.select import agreement_of_halves, choose
 from identifiable.train import History
 
 __all__ = [
@@ -46,8 +47,10 @@ __all__ = [
     "Stability",
     "TwoStage",
     "__version__",
+    "agreement_of_halves",
     "baselines",
     "certify",
+    "choose",
     "load",
     "save",
 ]

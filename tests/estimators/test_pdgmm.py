@@ -6,6 +6,7 @@ import torch
 
 from identifiable import Level, RecoveryWarning, SparseUnmixing
 from identifiable.data import make_pdgmm
+from identifiable.densities import LOG_2PI
 from identifiable.estimators._pdgmm_priors import MaskedGaussians, SpikeAndSlab, mine_masks, softplus
 from identifiable.estimators.pdgmm import PDGMM
 from identifiable.metrics import mcc
@@ -117,6 +118,21 @@ def test_independent_masks_agree_with_the_exact_mixture():
     t = torch.tensor([[[0.0, 0.0], [0.7, 0.0], [0.0, -1.0], [2.0, 0.3]]])
     spike = SpikeAndSlab(p[None], means[None])
     torch.testing.assert_close(exact(t, e), spike(t, e), rtol=1e-3, atol=1e-3)
+
+
+def test_the_gradient_of_the_exact_mixture_is_that_of_its_components():
+    rng = torch.Generator().manual_seed(0)
+
+    def draw(*shape):
+        return torch.randn(shape, generator=rng, dtype=torch.float64)
+
+    masks = (draw(2, 5, 3) > 0).double()
+    prior = MaskedGaussians(masks, draw(2, 5), draw(2, 1, 3)).double()
+    prior.set_width(torch.tensor([[0.4], [0.7]], dtype=torch.float64))
+    t = draw(2, 7, 3).requires_grad_()
+    by_hand = torch.autograd.grad(prior(t, torch.tensor(1.0)).square().sum(), [t, prior.means])
+    plain = torch.logsumexp(prior.components(t), -1) - 1.5 * LOG_2PI
+    torch.testing.assert_close(by_hand, torch.autograd.grad(plain.square().sum(), [t, prior.means]))
 
 
 def test_surplus_coordinates_rest_always():

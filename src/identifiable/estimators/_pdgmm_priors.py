@@ -9,14 +9,19 @@ The variances of v are fixed at one: a free slab beside a fixed spike would make
 whole map could grow. A width e is a scalar, or (R, 1): one per member.
 """
 
+from functools import cache
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid
 
 from identifiable.densities import LOG_2PI
 
 LARGEST_CORRELATION = 0.92  # between latents, as far as the prior believes it
 LEAST_EIGENVALUE = 0.1  # of C: keeps the density bounded while the latents still change
+LOOKED_AT, LEAST_CLUSTER = 8000, 0.0005  # patterns that are clustered, and the share of rows that makes a cluster
 FORGETTING = 0.3  # weight of the newest batch in w and C
 
 
@@ -45,13 +50,69 @@ class SpikeAndSlab(nn.Module):
         return value - 0.5 * t.shape[-1] * LOG_2PI
 
 
+class _Halves:
+    """The entries i <= k of symmetric n x n matrices, and where each entry of the whole is among them."""
+
+    def __init__(self, n: int, device: torch.device) -> None:
+        self.n = n
+        self.i, self.k = torch.triu_indices(n, n, device=device)
+        self.place = torch.empty(n, n, dtype=torch.long, device=device)
+        self.place[self.i, self.k] = self.place[self.k, self.i] = torch.arange(len(self.i), device=device)
+
+    def half(self, P: Tensor) -> Tensor:
+        """Return (..., m) of P (..., n, n)."""
+        entries: Tensor = P[..., self.i, self.k]
+        return entries
+
+    def whole(self, half: Tensor) -> Tensor:
+        """Return (..., n, n) of halves (..., m)."""
+        return half.index_select(-1, self.place.flatten()).unflatten(-1, (self.n, self.n))
+
+    def logits(self, t: Tensor, half: Tensor, pulled: Tensor, constants: Tensor) -> Tensor:
+        """Return c_j - ½ tᵀ P_j t + v_jᵀ t, (R, B, J), for t (R, B, n), halves (R, J, m), v (R, J, n), c (R, 1, J)."""
+        share = torch.where(self.i == self.k, 0.5, 1.0).to(t.dtype)
+        products = t.index_select(-1, self.i) * (t.index_select(-1, self.k) * share)
+        return torch.baddbmm(torch.baddbmm(constants, t, pulled.mT), products, half.mT, alpha=-1)
+
+
+@cache
+def _halves(n: int, device: torch.device) -> _Halves:
+    return _Halves(n, device)
+
+
+class _LogMixture(torch.autograd.Function):
+    """Log Σ_j exp(c_j - ½ tᵀ P_j t + v_jᵀ t), (R, B), with the gradient written by hand; none for P.
+
+    With the posterior r_j,  dt = Σ_j r_j (v_j - P_j t),  dv_j = Σ_B r_j t,  dc_j = Σ_B r_j.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, t: Tensor, half: Tensor, pulled: Tensor, constants: Tensor, halves: _Halves) -> Tensor:
+        logits = halves.logits(t, half, pulled, constants)
+        most = logits.amax(-1, keepdim=True)
+        posterior = logits.sub_(most).clamp_(min=-80.0).exp_()  # smaller numbers would be denormal, and slow
+        total = posterior.sum(-1, keepdim=True)
+        ctx.save_for_backward(t, half, pulled, posterior.div_(total))
+        ctx.halves = halves
+        return (total.log() + most)[..., 0]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, Tensor, Tensor, None]:
+        t, half, pulled, posterior = ctx.saved_tensors
+        r = posterior * g[..., None]
+        pull = ctx.halves.whole(torch.bmm(r, half))  # Σ_j r_j P_j
+        dt = torch.bmm(r, pulled) - (pull * t[..., None, :]).sum(-1)
+        return dt, None, torch.bmm(r.mT, t), r.sum(1, keepdim=True), None
+
+
 class MaskedGaussians(nn.Module):
     """Log Σ_j w_j N(t; M_j μ, M_j C M_j + e² I): masks (R, J, n) are given, μ is learnt, w and C follow the latents."""
 
     masks: Tensor
     log_weights: Tensor
     correlations: Tensor
-    precisions: Tensor
+    precisions: Tensor  # their upper halves, (R, J, n (n + 1) / 2)
     constants: Tensor
 
     def __init__(self, masks: Tensor, log_weights: Tensor, means: Tensor) -> None:
@@ -63,23 +124,35 @@ class MaskedGaussians(nn.Module):
             ("masks", masks),
             ("log_weights", log_weights),
             ("correlations", eye.clone()),
-            ("precisions", torch.zeros(members, J, n, n, device=masks.device)),
+            ("precisions", torch.zeros(members, J, n * (n + 1) // 2, device=masks.device)),
             ("constants", torch.zeros(members, 1, J, device=masks.device)),
         ):
             self.register_buffer(name, value)
 
     def components(self, t: Tensor) -> Tensor:
         """Return log w_j N(t; ...) up to a constant, (R, B, J)."""
+        constants, pulled = self._linear_part()
+        return self._halves.logits(t, self.precisions, pulled, constants)
+
+    @property
+    def _halves(self) -> _Halves:
+        return _halves(self.means.shape[-1], self.means.device)
+
+    def _linear_part(self) -> tuple[Tensor, Tensor]:
+        """Return log w_j - ½ log det - ½ m_jᵀ P_j m_j, (R, 1, J), and P_j m_j, (R, J, n), for means m_j."""
         means = self.masks * self.means
-        pulled = (self.precisions @ means[..., None])[..., 0]
-        squares = (t[..., :, None] * t[..., None, :]).flatten(2) @ self.precisions.flatten(2).mT
-        return self.constants - 0.5 * squares + t @ pulled.mT - 0.5 * (pulled * means).sum(-1)[:, None]
+        pulled = (self._halves.whole(self.precisions) @ means[..., None])[..., 0]
+        return self.constants - 0.5 * (pulled * means).sum(-1)[:, None], pulled
 
     def forward(self, t: Tensor, e: Tensor) -> Tensor:
         """Return the log-density (R, B) of t (R, B, m), coordinates beyond n under N(0, e²)."""
         n = self.means.shape[-1]
         surplus = t[..., n:]
-        value = torch.logsumexp(self.components(t[..., :n]), -1) - 0.5 * (surplus / e[..., None]).square().sum(-1)
+        constants, pulled = self._linear_part()
+        value: Tensor = _LogMixture.apply(  # type: ignore[no-untyped-call]
+            t[..., :n], self.precisions, pulled, constants, self._halves
+        )
+        value = value - 0.5 * (surplus / e[..., None]).square().sum(-1)
         return value - surplus.shape[-1] * e.log() - 0.5 * t.shape[-1] * LOG_2PI
 
     @torch.no_grad()
@@ -88,7 +161,7 @@ class MaskedGaussians(nn.Module):
         n = self.means.shape[-1]
         masked = self.correlations[:, None] * self.masks[..., :, None] * self.masks[..., None, :]
         factor = torch.linalg.cholesky(masked + e.square()[..., None, None] * torch.eye(n, device=masked.device))
-        self.precisions.copy_(torch.cholesky_inverse(factor))
+        self.precisions.copy_(self._halves.half(torch.cholesky_inverse(factor)))
         log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         self.constants.copy_((self.log_weights - log_det)[:, None])
 
@@ -115,17 +188,48 @@ class MaskedGaussians(nn.Module):
 
 
 def mine_masks(t: Tensor, threshold: float, most: int) -> tuple[Tensor, Tensor]:
-    """Return the most frequent patterns |t| > threshold of latents t (R, N, n): masks (R, J, n), log-weights (R, J).
+    """Return frequent patterns |t| > threshold of latents t (R, N, n): masks (R, J, n), log-weights (R, J).
 
-    Members with fewer than J patterns are filled up with full masks of no weight.
+    With many latents hardly a row shows its pattern without a mistake: patterns that differ in few latents are one, in
+    which each latent is what it is in most of the rows. Members with fewer than J patterns are filled up with full
+    masks of no weight.
     """
     members, _, n = t.shape
-    found = [torch.unique(row.abs() > threshold, dim=0, return_counts=True) for row in t]
-    J = min(most, max(len(counts) for _, counts in found))
+    found = [_cluster(row.abs() > threshold, max(0, (n - 10) // 5), most) for row in t]
+    J = max(len(patterns) for patterns, _ in found)
     masks = torch.ones(members, J, n, device=t.device)
     weights = torch.full((members, J), 1e-9, device=t.device)
     for r, (patterns, counts) in enumerate(found):
-        order = counts.argsort(descending=True, stable=True)[:J]
-        masks[r, : len(order)] = patterns[order].to(masks.dtype)
-        weights[r, : len(order)] = counts[order] / counts[order].sum()
+        masks[r, : len(counts)] = patterns.to(masks.dtype)
+        weights[r, : len(counts)] = counts / counts.sum()
     return masks, weights.log()
+
+
+def _cluster(active: Tensor, radius: int, most: int) -> tuple[Tensor, Tensor]:
+    """Return at most so many patterns (J, n) of rows (N, n), most frequent first, and their counts (J,).
+
+    Greedy: the pattern with the most rows within the radius takes them all, and becomes what most of them show.
+    """
+    patterns, counts = torch.unique(active, dim=0, return_counts=True)
+    order = counts.argsort(descending=True, stable=True)
+    if radius == 0:
+        return patterns[order[:most]], counts[order[:most]]
+    order = order[:LOOKED_AT]
+    patterns, counts = patterns[order].float(), counts[order].float()
+    ones = patterns.sum(1)
+    near = (ones[:, None] + ones - 2 * patterns @ patterns.T <= radius).float()
+    left = counts.clone()
+    found: list[Tensor] = []
+    sizes: list[Tensor] = []
+    while len(found) < most and bool(left.any()):
+        around = near @ left
+        best = int(around.argmax())
+        own = near[best] * left
+        if float(around[best]) < max(2.0, LEAST_CLUSTER * float(counts.sum())):
+            break
+        found.append(own @ patterns / own.sum() > 0.5)
+        sizes.append(around[best])
+        left = left * (1 - near[best])
+    if not found:
+        return patterns[:most] > 0.5, counts[:most]
+    return torch.stack(found), torch.stack(sizes)

@@ -29,22 +29,27 @@ WIDTHS_A = 0.3, 0.1  # e at the start and the end of stage A, in sd of an active
 WIDEST, NARROWEST = (0.12, 0.4), (0.02, 0.2)  # bounds of e at the start and the end of stage B
 ABOVE, BELOW = 1.2, 0.5  # e at the start and the end of stage B, in widths of the spikes after stage A
 SHARPEST, SHARPNESS = 200.0, 3.0  # β = min(200, 3 / e)
-LONG_RATE_A, LONG_RATE_B = 2.0, 0.3  # times the learning rate, in the stages of a long fit
+RATE_A, LONG_RATE_B = 2.0, 0.3  # times the learning rate, in stage A and in stage B of a long fit
 FOLLOW_EVERY = 25  # steps between two looks at w and C
 MASKS_PER_LATENT = 8
 SHOWN = 10_000  # rows that show the components
+RARE = 0.12  # mean share of active latents below which training adds noise
 FEW = 5000  # rows that are enough for scales
 
 
 @dataclass(frozen=True)
 class Sets:
-    """Rows (S, N, q) of S data sets in random order, and of which of them (Q,) each member sees; or a stream of rows.
+    """Rows (S, N, q) of S data sets in random order, and which of them (Q,) each member sees; or a stream of rows.
 
-    The rows are given for a stream, too: components and scales are read off them.
+    The rows are given for a stream, too: components and scales are read off them. Training adds noise to them, noise
+    (Q, 1, 1) times the width e of the prior: 1 where latents are rarely active, else 0. Few active latents leave the
+    rows on lines and planes, and off these log|det| could grow for nothing; but where a latent rests far from its mean,
+    noise that is the same in all directions would cover the bends of the mixing.
     """
 
     rows: Tensor
     seen: Tensor
+    noise: Tensor
     stream: Callable[[int, torch.Generator], Sequence[Tensor]] | None = None
 
     def batches(self) -> Data:
@@ -63,7 +68,7 @@ class Sets:
 
     def only(self, members: Sequence[int]) -> "Sets":
         """Return the same for these members."""
-        return Sets(self.rows, self.seen[list(members)], self.stream)
+        return Sets(self.rows, self.seen[list(members)], self.noise[list(members)], self.stream)
 
 
 @dataclass(frozen=True)
@@ -79,9 +84,9 @@ class Start:
     means: Tensor
 
     @property
-    def n(self) -> int:
-        """Number of latents."""
-        return self.means.shape[1]
+    def rare(self) -> Tensor:
+        """Whether latents are rarely active, (Q,)."""
+        return self.shares.mean(1) < RARE
 
     def only(self, members: Sequence[int]) -> "Start":
         """Return the starts of these members."""
@@ -131,8 +136,8 @@ class FlowModel(nn.Module, Generic[Prior]):
 class Training:
     """Layers, batch size and learning rate of a fit, and whether it is a long one.
 
-    A long fit has no inner biases, twice the rate in stage A and less in stage B: strong mixtures need that rate and
-    have no use for more ways to bend; weak ones are spoilt by it.
+    A long fit has no inner biases and a smaller rate in stage B: strong mixtures have no use for more ways to bend, and
+    stage B has less to do.
     """
 
     depth: int
@@ -152,9 +157,8 @@ def spike_and_slab(
         flow.bias[:, -1] += start.b
     model = FlowModel(flow, SpikeAndSlab(start.shares, start.means), torch.ones(len(start.W), 1))
     model = model.to(sets.rows.device)
-    widths = (torch.full_like(model.width, e) for e in WIDTHS_A)
-    rate = (LONG_RATE_A if how.long else 1) * how.learning_rate
-    return model, train(model, sets, steps, *widths, rate, how, seed)
+    start_width, end_width = (torch.full_like(model.width, e) for e in WIDTHS_A)
+    return model, train(model, sets, steps, start_width, end_width, RATE_A * how.learning_rate, how, seed)
 
 
 def exact_mixture(
@@ -172,7 +176,7 @@ def train(
 ) -> History:
     """Maximise the likelihood at a width (R, 1) that falls geometrically from start to end."""
     flow, prior = model.flow, model.prior
-    fall = (end / start).log()
+    fall, noisy = (end / start).log(), bool(sets.noise.any())
 
     def width(step: Step) -> Tensor:
         e = start * (fall * step.annealed["done"]).exp()
@@ -185,15 +189,18 @@ def train(
         value: Tensor = -(prior(t, e) + log_det).mean(1)
         return value
 
-    def follow(batch: Batch, step: Step) -> None:
+    @torch.no_grad()
+    def prepare(batch: Batch, step: Step) -> Batch:
+        (x,) = batch
+        if noisy:
+            x = x + sets.noise * width(step)[..., None] * torch.randn(x.shape, generator=step.rng, device=x.device)
         if isinstance(prior, MaskedGaussians) and step.number % FOLLOW_EVERY == 0:
-            e = width(step)
-            with torch.no_grad():
-                prior.follow(flow(batch[0])[0], e)
+            prior.follow(flow(x)[0], width(step))
+        return (x,)
 
     # No criterion: held-out likelihoods at different widths cannot be compared.
     plan = Plan(steps, how.batch_size, rate, clip=5.0, anneal={"done": Anneal(0.0, 1.0, geometric=False)})
-    history = minimise(model, loss, sets.batches(), plan, seed=seed, between=follow, capture=True, verbose=how.verbose)
+    history = minimise(model, loss, sets.batches(), plan, seed=seed, prepare=prepare, capture=True, verbose=how.verbose)
     model.width.copy_(end)
     if isinstance(prior, MaskedGaussians):
         prior.set_width(end)
@@ -212,7 +219,7 @@ def find_components(model: FlowModel[SpikeAndSlab], sets: Sets, seed: int) -> tu
     n = model.prior.means.shape[-1]
     t = model.flow(sets.rows[sets.seen, :SHOWN])[0][..., :n]
     latents = t.double().cpu().numpy()
-    found = _in_parallel(refine_latents, [(z, seed + r) for r, z in enumerate(latents)])
+    found = in_parallel(refine_latents, [(z, seed + r) for r, z in enumerate(latents)])
     q = model.flow.weight.shape[-1]
     W = torch.eye(q).repeat(len(latents), 1, 1)
     b, means, spike = torch.zeros(len(latents), q), torch.zeros(len(latents), n), torch.zeros(len(latents), 1)
@@ -275,7 +282,7 @@ def slabs(t: Array, spike: float, steps: int = 50) -> tuple[Array, Array, Array]
     return share, mean, size
 
 
-def _in_parallel(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+def in_parallel(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
     """Call function on every tuple: one after another if they are few, else on all cores."""
     cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 64)
     if len(arguments) <= 4 or cores < 4:

@@ -45,6 +45,7 @@ from identifiable.estimators._pdgmm_training import (
     Training,
     exact_mixture,
     find_components,
+    in_parallel,
     spike_and_slab,
     start_of,
 )
@@ -69,7 +70,6 @@ Array = NDArray[np.float64]
 
 SHARE_A = 0.15  # of the steps that belong to stage A
 LONG = 4  # times the steps of a whole short fit, in stage A alone
-LONG_DEPTH = 24  # layers of the flow of a long fit, at least
 LEAST_SHARE = 0.01  # of the rows in which a latent must be active to be called used
 PILOT = 20_000  # rows of a simulator that units, starts and components are read off
 BLOCK = 4096  # rows that go through the flow at once outside training
@@ -87,7 +87,7 @@ class PDGMM(LatentModel):
     random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
     device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
     verbose : 1 shows a progress bar on a terminal, 0 nothing.
-    depth : layers of the flow; None: 16 up to 12 latents, 24 above.
+    depth : layers of the flow.
     max_steps : of a short fit; a long one takes four times as many in its first stage.
     batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
     long : whether to train again, longer, where the restarts disagree.
@@ -129,7 +129,6 @@ class PDGMM(LatentModel):
     unit_: float
     n_used_: int
     n_masks_: int
-    depth_: int
     trained_long_: bool
     mixture_: Mixture
     masks_: Masks
@@ -145,7 +144,7 @@ class PDGMM(LatentModel):
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
         verbose: int = 1,
-        depth: int | None = None,
+        depth: int = 24,
         max_steps: int = 2600,
         batch_size: int = 512,
         learning_rate: float = 1e-2,
@@ -168,7 +167,8 @@ class PDGMM(LatentModel):
 
     def fit(self, X: ArrayLike | Simulator, y: Any = None) -> Self:
         """Find the latents of X (N, d), or of a `Simulator`, from which every step draws fresh rows. y is ignored."""
-        _fit_together([self], [self._prepare(X)])
+        job = self._prepare(X)
+        _fit_together([self], [job], [_starts(self, job)])
         return self
 
     def fit_many(self, sets: Sequence[ArrayLike | Simulator]) -> "list[PDGMM]":
@@ -183,12 +183,13 @@ class PDGMM(LatentModel):
         for i, (model, job) in enumerate(zip(models, jobs, strict=True)):
             own = i if job.source is not None else -1
             alike.setdefault((*job.y.shape, len(job.held), model.n_used_, own), []).append(i)
+        starts = in_parallel(_starts, list(zip(models, jobs, strict=True)))
         for group in alike.values():
-            _fit_together([models[i] for i in group], [jobs[i] for i in group])
+            _fit_together([models[i] for i in group], [jobs[i] for i in group], [starts[i] for i in group])
         return models
 
     def _prepare(self, X: ArrayLike | Simulator) -> "_Job":
-        """Check parameters and data, set the coordinates, and find the linear starts."""
+        """Check parameters and data, and set the coordinates."""
         self._check_parameters()
         seed = self._seed()
         source = X if isinstance(X, Simulator) else None
@@ -197,9 +198,9 @@ class PDGMM(LatentModel):
         train, held = hold_out(len(X), seed)
         train = np.random.default_rng(seed).permutation(train)
         y = self._reduce(X[train])
-        return _Job(X[train], y, self._project(X[held]), self._starts(X[train], y, seed), seed, source)
+        return _Job(X[train], y, self._project(X[held]), seed, source)
 
-    def _starts(self, X: FloatArray, y: Array, seed: int) -> Start:
+    def _linear_starts(self, X: FloatArray, y: Array, seed: int) -> Start:
         """Return the linear starts of all restarts: those with free rest values first."""
         n, half = self.n_used_, (len(X) + 1) // 2
         sd = y[:, :n].std(0)
@@ -223,7 +224,6 @@ class PDGMM(LatentModel):
         """Take the restart that agrees most with the others, and set what is read off it."""
         self.trained_long_, self.history_ = trained.long, trained.history
         self.module_ = select_member(trained.model, trained.members[self._settle(trained.latents)])
-        self.depth_ = self.module_.flow.weight.shape[1]
         self.n_masks_ = self.module_.prior.masks.shape[1]
         self._set_mixture(job.X)
 
@@ -365,7 +365,7 @@ class PDGMM(LatentModel):
         """Return a function (rows, rng) -> fresh rows in the coordinates of the flow."""
         draw = source.stream(device)
         mean, scale, vectors = (
-            torch.as_tensor(v, dtype=torch.float32, device=device) for v in (self.mean_, self.scale_, self.vectors_)
+            torch.tensor(v.copy(), dtype=torch.float32, device=device) for v in (self.mean_, self.scale_, self.vectors_)
         )
         return lambda rows, rng: (((draw(rows, rng)[0] - mean) / scale) @ vectors / self.unit_,)
 
@@ -374,13 +374,11 @@ class PDGMM(LatentModel):
         return torch.as_tensor((y / self.unit_).astype(dtype), device=device)
 
     def _training(self, long: bool) -> Training:
-        depth = self.depth if self.depth is not None else 16 if self.n_used_ <= 12 else 24
-        depth = max(depth, LONG_DEPTH) if long and self.depth is None else depth
-        return Training(depth, self.batch_size, self.learning_rate, self.verbose, long)
+        return Training(self.depth, self.batch_size, self.learning_rate, self.verbose, long)
 
     def _build(self, members: int, rng: torch.Generator | None = None) -> FlowModel[MaskedGaussians]:
         q, n = self.vectors_.shape[1], self.n_used_
-        flow = SmoothLeakyFlow(members, q, self.depth_, inner_bias=not self.trained_long_, rng=rng)
+        flow = SmoothLeakyFlow(members, q, self.depth, inner_bias=not self.trained_long_, rng=rng)
         masks = torch.ones(members, self.n_masks_, n)
         prior = MaskedGaussians(masks, torch.zeros(members, self.n_masks_), torch.zeros(members, 1, n))
         return FlowModel(flow, prior, torch.ones(members, 1))
@@ -393,7 +391,7 @@ class PDGMM(LatentModel):
 
     def _check_parameters(self) -> None:
         self._check_common_parameters()
-        self._require("depth", self.depth is None or is_integer(self.depth, 2), "an integer >= 2 or None")
+        self._require("depth", is_integer(self.depth, 2), "an integer >= 2")
         self._require("max_steps", is_integer(self.max_steps, 2), "an integer >= 2")
         self._require("batch_size", is_integer(self.batch_size, 2), "an integer >= 2")
         self._require("learning_rate", is_real(self.learning_rate, 0), "a number > 0")
@@ -402,12 +400,11 @@ class PDGMM(LatentModel):
 
 @dataclass(frozen=True)
 class _Job:
-    """Training rows and their coordinates y (N, q), those of held-out rows, the starts of 2 R restarts, and a seed."""
+    """Training rows and their coordinates y (N, q), those of held-out rows, a seed, and the source of endless rows."""
 
     X: FloatArray
     y: Array
     held: Array
-    start: Start
     seed: int
     source: Simulator | None
 
@@ -428,9 +425,13 @@ class _Trained:
         return Stability.of(self.latents).score
 
 
-def _fit_together(models: "Sequence[PDGMM]", jobs: Sequence[_Job]) -> None:
+def _starts(model: PDGMM, job: _Job) -> Start:
+    return model._linear_starts(job.X, job.y, job.seed)
+
+
+def _fit_together(models: Sequence[PDGMM], jobs: Sequence[_Job], starts: Sequence[Start]) -> None:
     """Fit models to data of one shape in one batch: short, then those whose restarts disagree again, longer."""
-    batch = _Together(models, jobs)
+    batch = _Together(models, jobs, starts)
     found = batch.stages(range(len(batch.sets.seen)), long=False)
     unsure = [i for i, trained in enumerate(found) if batch.first.long and trained.agreement < STABLE]
     if unsure:
@@ -451,7 +452,7 @@ class _Together:
 
     kept: list[int]
 
-    def __init__(self, models: "Sequence[PDGMM]", jobs: Sequence[_Job]) -> None:
+    def __init__(self, models: Sequence[PDGMM], jobs: Sequence[_Job], starts: Sequence[Start]) -> None:
         self.first, self.seed, self.R = models[0], jobs[0].seed, models[0].n_restarts
         device = resolve_device(self.first.device)
 
@@ -461,9 +462,10 @@ class _Together:
 
         seen = torch.arange(len(models), device=device).repeat_interleave(2 * self.R)
         stream = None if jobs[0].source is None else self.first._stream(jobs[0].source, device)
-        self.sets = Sets(stacked([job.y for job in jobs]), seen, stream)
+        self.start = Start.join(starts)
+        noise = self.start.rare.float()[:, None, None].to(device)
+        self.sets = Sets(stacked([job.y for job in jobs]), seen, noise, stream)
         self.held = stacked([job.held for job in jobs])
-        self.start = Start.join([job.start for job in jobs])
 
     def stages(self, members: Sequence[int], *, long: bool) -> list[_Trained]:
         """Train these members through all stages; a short fit goes on with the likelier kind of start (`kept`)."""

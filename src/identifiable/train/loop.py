@@ -36,7 +36,7 @@ def minimise(
     *,
     seed: int = 0,
     criterion: Callable[[], Tensor] | None = None,
-    between: Callable[[Batch, Step], None] | None = None,
+    prepare: Callable[[Batch, Step], Batch] | None = None,
     capture: bool = False,
     checkpoint: str | Path | None = None,
     verbose: int = 0,
@@ -52,10 +52,10 @@ def minimise(
     seed : fixes batches and noise; with the module's start it fixes the result, bit for bit, on one device.
     criterion : () -> (R,), lower is better, on held-out data and never on the truth. Each member ends with the
         parameters of its best record. Leave it out when the loss itself is annealed: records are then not comparable.
-    between : (batch, step) -> None, called before each step, for what changes outside the gradient.
+    prepare : (batch, step) -> the batch to use, called before each step, for what changes outside the gradient.
     capture : on a GPU, record the step once and replay it, which is many times faster for small nets. The loss must
         then be the same function of the batch, the annealed quantities and the module at every step: nothing drawn, no
-        `step.number`, no constraints. What else changes, `between` writes into the module's buffers.
+        `step.number`, no constraints. What else changes, `prepare` puts into the batch or the module's buffers.
     checkpoint : a file to continue from if it exists, and to write to on the way. A fit that is killed and started
         again with the same arguments ends with the same parameters, bit for bit.
     verbose : 0 is silent; 1 shows a progress bar on a terminal.
@@ -92,8 +92,8 @@ def minimise(
                 annealed[name].fill_(schedule.at(run.step / plan.steps))
             module.train()
             batch, step = run.batches.draw(), Step(run.step, run.rng, annealed)
-            if between is not None:
-                between(batch, step)
+            if prepare is not None:
+                batch = prepare(batch, step)
             value, gradient = advance(batch, step)
             total, counted = total + value.loss.detach(), counted + 1
             run.step += 1

@@ -1,0 +1,316 @@
+"""Which latents to believe, without labels: agreement between halves of the data, and a choice among estimators.
+
+Latents that are identified come back: from another seed, from other rows, in other coordinates. Agreement is necessary
+for recovery, not sufficient: a method that always ends at the same wrong answer agrees with itself.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.fft import dct
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from identifiable.data.sample import FloatArray
+from identifiable.errors import DataError, FitFailedError, RecoveryWarning
+from identifiable.estimators.base import DOUBTFUL, STABLE, Stability, hold_out
+from identifiable.metrics import Matching, match
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LEAST_ROWS = 100  # ten of them are held out
+TIE = 0.005  # agreements closer than this are not told apart
+MEASURES = ["agreement", "halves", "remixed"]
+_Seed = int | np.random.RandomState | None
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """How far fits on two disjoint halves of the data agree; necessary for recovery, not sufficient.
+
+    Attributes
+    ----------
+    score : mean of |correlations|, the MCC.
+    correlations : (n,) signed correlation of each latent with its partner in the other fit, on held-out rows; 0 where
+        it has none. If one fit has more latents, n is their number.
+    models : the two fitted estimators.
+    """
+
+    score: float
+    correlations: FloatArray
+    models: tuple[Any, Any]
+
+    @property
+    def status(self) -> str:
+        """Return "stable", "doubtful" or "unstable", by the thresholds of `Stability`."""
+        return _status(self.score)
+
+    def __repr__(self) -> str:
+        name, weakest = type(self.models[0]).__name__, np.abs(self.correlations).min()
+        return (
+            f"Halves({name}: {self.score:.3f}, {self.status}; {len(self.correlations)} latents, the weakest at "
+            f"{weakest:.3f}; necessary for recovery, not sufficient)"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The estimator whose latents come back most surely, and the table it was chosen from.
+
+    Attributes
+    ----------
+    table : a row per candidate, the best first: name, agreement, status, seconds, latents (their number), and the tests
+        behind the status, NaN where not needed: halves, remixed. The status judges the lowest of the three numbers.
+    best, best_estimator : name of the best, and its fit on the rows that were not held out.
+    tied : candidates that agree as well as the best: agreement does not decide between them.
+    """
+
+    table: pd.DataFrame
+    best: str
+    best_estimator: Any
+    tied: tuple[str, ...]
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the number each candidate is judged by and the two thresholds; return the axes (`.figure` to save)."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        if ax is None:
+            figure = Figure(figsize=(6.4, 0.4 * len(self.table) + 1.2), layout="constrained")
+            FigureCanvasAgg(figure)
+            ax = figure.subplots()
+        colours = {"stable": "#4292c6", "doubtful": "#9ecae1", "unstable": "#deebf7", "failed": "#deebf7"}
+        values = self.table[MEASURES].min(axis=1).fillna(0.0).tolist()
+        ax.barh(range(len(values)), values, color=[colours[s] for s in self.table["status"]])
+        for place, (value, status) in enumerate(zip(values, self.table["status"], strict=True)):
+            words = status if status == "failed" else f"{value:.3f}  {status}"
+            ax.text(1.02, place, words, transform=ax.get_yaxis_transform(), va="center", fontsize=8)
+        for threshold, style in ((DOUBTFUL, ":"), (STABLE, "--")):
+            ax.axvline(threshold, color="0.2", linestyle=style, linewidth=1)
+        ax.set_yticks(range(len(values)), self.table["name"].tolist(), fontsize=9)
+        ax.set(xlim=(0, 1), xlabel=f"agreement (doubtful from {DOUBTFUL:.2f}, stable from {STABLE:.2f})")
+        ax.invert_yaxis()
+        return ax
+
+    def __repr__(self) -> str:
+        others = f"; tied with {', '.join(map(repr, self.tied))}" if self.tied else ""
+        table = self.table.to_string(index=False, float_format="{:.3f}".format, na_rep="")
+        return f"Choice({self.best!r}{others}; agreement is necessary for recovery, not sufficient)\n{table}"
+
+
+def agreement_of_halves(estimator: Any, X: ArrayLike, *, random_state: _Seed = None) -> Halves:
+    r"""Fit an estimator on two disjoint halves A, B of the rows, and compare it on rows H that neither has seen.
+
+    .. math:: \max_\pi \frac{1}{n} \sum_{i=1}^{n} \left|\mathrm{corr}(f_A(H)_i, f_B(H)_{\pi(i)})\right|
+
+    Rows and seeds both differ, so this finds what restarts on the same rows cannot: latents that are an accident of
+    the sample. Latents that are not finite agree with none.
+
+    Parameters
+    ----------
+    estimator : any estimator with fit and transform. It is cloned, and its seeds are replaced.
+    X : (N, d) array or DataFrame, N >= 100. A tenth of the rows, at most 1000, is held out.
+    random_state : decides the rows and the seeds.
+
+    Examples
+    --------
+    >>> from identifiable import SparseUnmixing
+    >>> from identifiable.data import make_pdgmm
+    >>> x = make_pdgmm(2000, n=5, layers=1, random_state=0).x  # layers=1: an affine mixing
+    >>> agreement_of_halves(SparseUnmixing(), x, random_state=0)
+    Halves(SparseUnmixing: 1.000, stable; 5 latents, the weakest at 1.000; necessary for recovery, not sufficient)
+    """
+    return _Rows.of(X, random_state).halves(estimator)
+
+
+def choose(candidates: Mapping[str, Any] | Sequence[Any], X: ArrayLike, *, random_state: _Seed = None) -> Choice:
+    r"""Choose the estimator whose latents come back most surely; no truth is asked for.
+
+    Each candidate is fitted and ranked by the agreement of its restarts, `stability_.score`. Restarts on the same rows
+    may agree on an accident of these rows, so the leaders are confirmed by `agreement_of_halves`. A candidate with one
+    restart, or with nothing random, has its halves only, and repeats one of them in other coordinates:
+
+    .. math:: \min\{\mathrm{MCC}(f_A(H), f_B(H)),\ \mathrm{MCC}(f_A(H), g_A(H M))\}, \quad g_A \text{ fitted on } A M,
+
+    M invertible. x M mixes the same latents, so a method that finds them finds them again; raw columns, which agree
+    with themselves on any rows, and principal components do not.
+
+    Agreements within 0.005 of the highest are ties. More latents win, then the higher agreement after all, but
+    within one class the higher score(H). If the best agrees below 0.90, a `RecoveryWarning` says to trust none.
+
+    Parameters
+    ----------
+    candidates : unfitted estimators by name, or a list of them. They are cloned, and their seeds are replaced.
+    X : (N, d) array or DataFrame, N >= 100. A tenth of the rows, at most 1000, is held out: no candidate sees them.
+    random_state : decides the rows and the seeds.
+
+    Examples
+    --------
+    >>> from identifiable import PrincipalComponents, SparseUnmixing
+    >>> from identifiable.data import make_pdgmm
+    >>> x = make_pdgmm(2000, n=5, layers=1, random_state=0).x  # layers=1: an affine mixing
+    >>> choice = choose({"PCA": PrincipalComponents(5), "sparse": SparseUnmixing(5)}, x, random_state=0)
+    >>> choice.best, choice.table["status"].tolist()
+    ('sparse', ['stable', 'unstable'])
+    """
+    rows = _Rows.of(X, random_state)
+    pool = [_Candidate(name, estimator) for name, estimator in _named(candidates).items()]
+    for one in pool:
+        one.attempt(rows.screen)
+    while unsure := [one for one in _leaders(pool) if np.isnan(one.halves)]:
+        for one in unsure:
+            one.attempt(rows.confirm)
+    tied = _leaders(pool)
+    if not tied:
+        raise FitFailedError(f"No candidate could be fitted: {', '.join(c.name for c in pool)}. Standardise the data.")
+    best = max(tied, key=lambda one: (one.latents, one.value))
+    kin = [one for one in tied if one.latents == best.latents and type(one.estimator) is type(best.estimator)]
+    if len(kin) > 1 and hasattr(best.model, "score"):
+        best = max(kin, key=lambda one: float(one.model.score(rows.take(rows.held))))
+    if best.value < DOUBTFUL:
+        warnings.warn(
+            f"None of the {len(pool)} candidates is to be trusted: the best, {best.name}, agrees with itself at "
+            f"{best.value:.2f} only (doubtful from {DOUBTFUL:.2f}, stable from {STABLE:.2f}).",
+            RecoveryWarning,
+            stacklevel=2,
+        )
+    ranked = sorted(pool, key=lambda one: (one is not best, -np.nan_to_num(one.value, nan=-1.0)))
+    columns = ["name", "agreement", "status", "seconds", "latents", "halves", "remixed"]
+    table = pd.DataFrame([[getattr(one, c) for c in columns] for one in ranked], columns=columns)
+    return Choice(table, best.name, best.model, tuple(one.name for one in tied if one is not best))
+
+
+@dataclass(eq=False)
+class _Candidate:
+    """A row of the table, as far as it is known."""
+
+    name: str
+    estimator: Any
+    model: Any = None
+    latents: int = 0
+    agreement: float = np.nan
+    halves: float = np.nan
+    remixed: float = np.nan
+    seconds: float = 0.0
+
+    @property
+    def value(self) -> float:
+        """The lowest of the numbers known; NaN if it failed."""
+        return float(np.fmin(self.agreement, np.fmin(self.halves, self.remixed)))
+
+    @property
+    def status(self) -> str:
+        return "failed" if np.isnan(self.value) else _status(self.value)
+
+    def attempt(self, step: Callable[["_Candidate"], None]) -> None:
+        start = perf_counter()
+        try:
+            step(self)
+        except FitFailedError as error:
+            self.agreement = self.halves = self.remixed = np.nan
+            warnings.warn(f"{self.name} failed: {error}", RecoveryWarning, stacklevel=3)
+        self.seconds += perf_counter() - start
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Rows to fit on, rows to compare on, and a seed."""
+
+    X: Any
+    train: NDArray[np.int64]
+    held: NDArray[np.int64]
+    seed: int
+
+    @classmethod
+    def of(cls, X: ArrayLike, random_state: _Seed) -> "_Rows":
+        data = X if isinstance(X, pd.DataFrame) else np.asarray(X)
+        if data.ndim != 2 or len(data) < LEAST_ROWS:
+            raise DataError(
+                f"Agreement needs a table (N, d) of at least {LEAST_ROWS} rows, so that ten can be held out; got shape "
+                f"{data.shape}. Pass more rows."
+            )
+        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max - 1))
+        train, held = hold_out(len(data), seed)
+        return cls(data, np.random.default_rng(seed + 1).permutation(train), held, seed)
+
+    def take(self, rows: NDArray[np.int64]) -> Any:
+        return self.X.iloc[rows] if isinstance(self.X, pd.DataFrame) else self.X[rows]
+
+    def fit(self, estimator: Any, rows: NDArray[np.int64], seed: int) -> Any:
+        model = clone(estimator)
+        seeds = {k: seed for k in model.get_params() if k == "random_state" or k.endswith("__random_state")}
+        return model.set_params(**seeds).fit(self.take(rows))
+
+    def latents(self, model: Any) -> FloatArray:
+        return np.asarray(model.transform(self.take(self.held)))
+
+    def halves(self, estimator: Any) -> Halves:
+        one, other = np.array_split(self.train, 2)
+        models = self.fit(estimator, one, self.seed), self.fit(estimator, other, self.seed + 1)
+        found = _match(self.latents(models[0]), self.latents(models[1]))
+        return Halves(found.score, found.correlations, models)
+
+    def screen(self, one: _Candidate) -> None:
+        """Fit a candidate; without restarts that could differ, its halves decide."""
+        one.model = self.fit(one.estimator, self.train, self.seed)
+        one.latents = self.latents(one.model).shape[1]
+        stability = getattr(one.model, "stability_", None)
+        if stability is not None and len(stability.pairwise) > 1 and (stability.pairwise != 1).any():
+            one.agreement = stability.score
+            return
+        halves = self.halves(one.estimator)
+        one.agreement = one.halves = halves.score
+        try:
+            remixed = self.remixed()
+            again = remixed.fit(one.estimator, np.array_split(self.train, 2)[0], self.seed)
+            one.remixed = _match(self.latents(halves.models[0]), remixed.latents(again)).score
+        except ValueError:  # pixels, names of columns: not every estimator takes other coordinates
+            pass
+
+    def confirm(self, one: _Candidate) -> None:
+        one.halves = self.halves(one.estimator).score
+
+    def remixed(self) -> "_Rows":
+        """Return the rows in other coordinates: columns to unit scale, unequal gains, a rotation."""
+        x = np.asarray(self.X, dtype=np.float64)
+        scale = x[self.train].std(0)
+        gains = np.geomspace(2, 1, x.shape[1]) / np.where(scale > 0, scale, 1)
+        mixed = (x - x[self.train].mean(0)) * gains @ dct(np.eye(x.shape[1]), norm="ortho")
+        return _Rows(mixed, self.train, self.held, self.seed)
+
+
+def _leaders(pool: list[_Candidate]) -> list[_Candidate]:
+    highest = np.fmax.reduce([one.value for one in pool])
+    return [one for one in pool if one.value >= highest - TIE]
+
+
+def _match(a: FloatArray, b: FloatArray) -> Matching:
+    """Match the latents of two fits, the wider first."""
+    a, b = (a, b) if a.shape[1] >= b.shape[1] else (b, a)
+    if np.isfinite(a).all() and np.isfinite(b).all():
+        return match(a, b)
+    return Matching(np.full(a.shape[1], -1), np.zeros(a.shape[1]), 0.0)
+
+
+def _status(score: float) -> str:
+    return Stability(np.array([[0.0, score], [score, 0.0]])).status  # a diagonal is not looked at
+
+
+def _named(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
+    """Name the estimators of a list by what they print."""
+    listed = (
+        candidates.items() if isinstance(candidates, Mapping) else ((" ".join(repr(c).split()), c) for c in candidates)
+    )
+    named: dict[str, Any] = {}
+    for name, estimator in listed:
+        named[f"{name} #{len(named) + 1}" if name in named else name] = estimator
+    if not named:
+        raise DataError("choose needs at least one candidate, got none: pass estimators by name, or a list of them.")
+    return named
