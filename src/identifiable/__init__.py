@@ -6,6 +6,7 @@ from identifiable.certify import Certificate, Check, Level, certify
 from identifiable.data.sample import Sample
 from identifiable.errors import DamagedFileError, DataError, FitFailedError, RecoveryWarning
 from identifiable.estimators import (
+    PDGMM,
     VAE,
     BetaTCVAE,
     BetaVAE,
@@ -25,6 +26,7 @@ from identifiable.select import agreement_of_halves, choose
 from identifiable.train import History
 
 __all__ = [
+    "PDGMM",
     "VAE",
     "BetaTCVAE",
     "BetaVAE",

@@ -12,6 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from identifiable import DataError, RecoveryWarning, estimators, load, save
 from identifiable.estimators import (
+    PDGMM,
     VAE,
     BetaTCVAE,
     BetaVAE,
@@ -30,6 +31,7 @@ ESTIMATORS = [
     PrincipalComponents(n_latents=2, n_restarts=2),
     IndependentComponents(n_latents=2, n_restarts=2, random_state=0),
     SparseUnmixing(n_latents=2, n_restarts=2, random_state=0, max_rounds=1),
+    PDGMM(n_latents=2, n_restarts=2, random_state=0, verbose=0, depth=3, max_steps=10, batch_size=32, long=False),
     VAE(**QUICK),
     BetaVAE(**QUICK),
     BetaTCVAE(**QUICK),

@@ -135,14 +135,6 @@ def test_the_gradient_of_the_exact_mixture_is_that_of_its_components():
     torch.testing.assert_close(by_hand, torch.autograd.grad(plain.square().sum(), [t, prior.means]))
 
 
-def test_surplus_coordinates_rest_always():
-    e = torch.tensor(0.1)
-    prior = SpikeAndSlab(torch.tensor([[0.5]]), torch.zeros(1, 1))
-    t = torch.tensor([[[0.4, 0.05]]])
-    surplus = torch.distributions.Normal(0.0, 0.1).log_prob(torch.tensor(0.05))
-    torch.testing.assert_close(prior(t, e), prior(t[..., :1], e) + surplus)
-
-
 def test_the_mixture_follows_the_latents():
     """Weights and correlation move to those of the rows shown."""
     rng = torch.Generator().manual_seed(0)

@@ -40,13 +40,10 @@ class SpikeAndSlab(nn.Module):
         self.means = nn.Parameter(means.clone()[:, None])
 
     def forward(self, t: Tensor, e: Tensor) -> Tensor:
-        """Return the log-density (R, B) of t (R, B, m): the first n as above, the rest N(0, e²)."""
-        n = self.means.shape[-1]
-        latent, surplus = t[..., :n], t[..., n:]
-        slab = -0.5 * (latent - self.means).square()
-        spike = -0.5 * (latent / e[..., None]).square() - e.log()[..., None]
+        """Return the log-density (R, B) of t (R, B, n)."""
+        slab = -0.5 * (t - self.means).square()
+        spike = -0.5 * (t / e[..., None]).square() - e.log()[..., None]
         value = (slab + softplus(spike - slab - self.logits) + logsigmoid(self.logits)).sum(-1)
-        value = value - 0.5 * (surplus / e[..., None]).square().sum(-1) - surplus.shape[-1] * e.log()
         return value - 0.5 * t.shape[-1] * LOG_2PI
 
 
@@ -66,7 +63,8 @@ class _Halves:
 
     def whole(self, half: Tensor) -> Tensor:
         """Return (..., n, n) of halves (..., m)."""
-        return half.index_select(-1, self.place.flatten()).unflatten(-1, (self.n, self.n))
+        entries: Tensor = half.index_select(-1, self.place.flatten())
+        return entries.reshape(*half.shape[:-1], self.n, self.n)
 
     def logits(self, t: Tensor, half: Tensor, pulled: Tensor, constants: Tensor) -> Tensor:
         """Return c_j - ½ tᵀ P_j t + v_jᵀ t, (R, B, J), for t (R, B, n), halves (R, J, m), v (R, J, n), c (R, 1, J)."""
@@ -145,15 +143,12 @@ class MaskedGaussians(nn.Module):
         return self.constants - 0.5 * (pulled * means).sum(-1)[:, None], pulled
 
     def forward(self, t: Tensor, e: Tensor) -> Tensor:
-        """Return the log-density (R, B) of t (R, B, m), coordinates beyond n under N(0, e²)."""
-        n = self.means.shape[-1]
-        surplus = t[..., n:]
+        """Return the log-density (R, B) of t (R, B, n), at the width last set: e is for the eye."""
         constants, pulled = self._linear_part()
         value: Tensor = _LogMixture.apply(  # type: ignore[no-untyped-call]
-            t[..., :n], self.precisions, pulled, constants, self._halves
+            t, self.precisions, pulled, constants, self._halves
         )
-        value = value - 0.5 * (surplus / e[..., None]).square().sum(-1)
-        return value - surplus.shape[-1] * e.log() - 0.5 * t.shape[-1] * LOG_2PI
+        return value - 0.5 * t.shape[-1] * LOG_2PI
 
     @torch.no_grad()
     def set_width(self, e: Tensor) -> None:
@@ -168,8 +163,7 @@ class MaskedGaussians(nn.Module):
     @torch.no_grad()
     def follow(self, t: Tensor, e: Tensor) -> None:
         """Move w and C a step towards what t (R, B, n) shows of them, and take e as the width."""
-        n = self.means.shape[-1]
-        t = t[..., :n]
+        n = t.shape[-1]
         components = self.components(t)
         shares = torch.softmax(components, -1).mean(1) + 1e-6
         self.log_weights.copy_(((1 - FORGETTING) * self.log_weights.exp() + FORGETTING * shares).log())

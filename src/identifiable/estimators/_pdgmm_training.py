@@ -32,6 +32,7 @@ SHARPEST, SHARPNESS = 200.0, 3.0  # β = min(200, 3 / e)
 RATE_A, LONG_RATE_B = 2.0, 0.3  # times the learning rate, in stage A and in stage B of a long fit
 FOLLOW_EVERY = 25  # steps between two looks at w and C
 MASKS_PER_LATENT = 8
+CAPTURED = 10  # columns up to which a step is recorded on a GPU: the determinants of larger matrices cannot be
 SHOWN = 10_000  # rows that show the components
 RARE = 0.12  # mean share of active latents below which training adds noise
 FEW = 5000  # rows that are enough for scales
@@ -39,7 +40,7 @@ FEW = 5000  # rows that are enough for scales
 
 @dataclass(frozen=True)
 class Sets:
-    """Rows (S, N, q) of S data sets in random order, and which of them (Q,) each member sees; or a stream of rows.
+    """Rows (S, N, n) of S data sets in random order, and which of them (Q,) each member sees; or a stream of rows.
 
     The rows are given for a stream, too: components and scales are read off them. Training adds noise to them, noise
     (Q, 1, 1) times the width e of the prior: 1 where latents are rarely active, else 0. Few active latents leave the
@@ -73,9 +74,9 @@ class Sets:
 
 @dataclass(frozen=True)
 class Start:
-    """Linear unmixings t = y W + b of rows y, one per member: W (Q, q, q), b (Q, q); shares, means (Q, n).
+    """Linear unmixings t = y W + b of rows y, one per member: W (Q, n, n), b (Q, n); shares, means (Q, n).
 
-    Active latents have unit variance and rest at zero; the surplus coordinates are as narrow as the first spike.
+    Active latents have unit variance and rest at zero.
     """
 
     W: Tensor
@@ -99,16 +100,13 @@ class Start:
 
 
 def start_of(y: Array, unmixings: Sequence[Array]) -> Start:
-    """Take rows (n, n + 1) of unmixings of the first n columns of y (N, q)."""
-    n, q = len(unmixings[0]), y.shape[1]
-    R = len(unmixings)
-    W, b, shares, means = np.zeros((R, q, q)), np.zeros((R, q)), np.zeros((R, n)), np.zeros((R, n))
-    for r, rows in enumerate(unmixings):
-        share, mean, size = slabs(y[:FEW, :n] @ rows[:, :n].T + rows[:, n], WIDTHS_A[0])
-        W[r, :n, :n], b[r, :n] = rows[:, :n].T / size, rows[:, n] / size
-        W[r, range(n, q), range(n, q)] = WIDTHS_A[0] / np.maximum(y[:, n:].std(0), 1e-12)
-        shares[r], means[r] = share, mean / size
-    return Start(*(torch.as_tensor(v).float() for v in (W, b, shares, means)))
+    """Take rows (n, n + 1) of unmixings of y (N, n)."""
+    found: list[tuple[Array, ...]] = []
+    for rows in unmixings:
+        W, b = rows[:, :-1].T, rows[:, -1]
+        share, mean, size = slabs(y[:FEW] @ W + b, WIDTHS_A[0])
+        found.append((W / size, b / size, share, mean / size))
+    return Start(*(torch.as_tensor(np.stack(v)).float() for v in zip(*found, strict=True)))
 
 
 Prior = TypeVar("Prior", SpikeAndSlab, MaskedGaussians)
@@ -127,7 +125,7 @@ class FlowModel(nn.Module, Generic[Prior]):
         self.register_buffer("width", width)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return t (R, B, q) and the log-density (R, B) of x at the width last trained at."""
+        """Return t (R, B, n) and the log-density (R, B) of x at the width last trained at."""
         t, log_det = self.flow(x)
         return t, self.prior(t, self.width) + log_det
 
@@ -200,7 +198,10 @@ def train(
 
     # No criterion: held-out likelihoods at different widths cannot be compared.
     plan = Plan(steps, how.batch_size, rate, clip=5.0, anneal={"done": Anneal(0.0, 1.0, geometric=False)})
-    history = minimise(model, loss, sets.batches(), plan, seed=seed, prepare=prepare, capture=True, verbose=how.verbose)
+    capture = flow.weight.shape[-1] <= CAPTURED
+    history = minimise(
+        model, loss, sets.batches(), plan, seed=seed, prepare=prepare, capture=capture, verbose=how.verbose
+    )
     model.width.copy_(end)
     if isinstance(prior, MaskedGaussians):
         prior.set_width(end)
@@ -217,22 +218,21 @@ def find_components(model: FlowModel[SpikeAndSlab], sets: Sets, seed: int) -> tu
     are.
     """
     n = model.prior.means.shape[-1]
-    t = model.flow(sets.rows[sets.seen, :SHOWN])[0][..., :n]
+    t = model.flow(sets.rows[sets.seen, :SHOWN])[0]
     latents = t.double().cpu().numpy()
     found = in_parallel(refine_latents, [(z, seed + r) for r, z in enumerate(latents)])
-    q = model.flow.weight.shape[-1]
-    W = torch.eye(q).repeat(len(latents), 1, 1)
-    b, means, spike = torch.zeros(len(latents), q), torch.zeros(len(latents), n), torch.zeros(len(latents), 1)
+    W, b, spike = torch.zeros(len(latents), n, n), torch.zeros(len(latents), n), torch.zeros(len(latents), 1)
+    means = torch.zeros_like(b)
     for r, (z, refined) in enumerate(zip(latents, found, strict=True)):
         rows = np.c_[np.eye(n), np.zeros(n)] if refined is None else refined.rows
         z = z @ rows[:, :n].T + rows[:, n]
         _, mean, size = slabs(z[:FEW], WIDTHS_A[1])
         width, _, scale, _ = spikes(z[:FEW])
-        W[r, :n, :n], b[r, :n] = torch.as_tensor(rows[:, :n].T / size), torch.as_tensor(rows[:, n] / size)
+        W[r], b[r] = torch.as_tensor(rows[:, :n].T / size), torch.as_tensor(rows[:, n] / size)
         means[r], spike[r] = torch.as_tensor(mean / size), float(np.median(width / scale))
     device = t.device
     model.flow.then(W.to(device), b.to(device))
-    t = t @ W[:, :n, :n].to(device) + b[:, None, :n].to(device)
+    t = t @ W.to(device) + b[:, None].to(device)
     prior = MaskedGaussians(*_masks(t, found, spike), means[:, None].to(device))
     for r, refined in enumerate(found):
         if refined is not None:

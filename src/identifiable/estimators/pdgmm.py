@@ -28,6 +28,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -80,8 +81,8 @@ class PDGMM(LatentModel):
 
     Parameters
     ----------
-    n_latents : number of latents n; None: the rank of X. With fewer than columns the rest of x is what the latents
-        leave unexplained; latents that are never active are reported in `unused_`.
+    n_latents : number of latents n; None: the rank of X. The latents of X with more columns are those of its first n
+        principal components. Latents that are never active, or beyond the rank of X, are reported in `unused_`.
     n_restarts : flows of each kind of start, all trained together in one batch; the agreement of those of the better
         kind is `stability_`.
     random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
@@ -97,6 +98,7 @@ class PDGMM(LatentModel):
     module_ : the kept flow and its mixture.
     mixture_ : `Mixture` of the latents: weights, means, covariances, most frequent component first.
     masks_ : `Masks`, the patterns of activity of its components.
+    smoothing_ : width e of the mixture in `score`, in sd of an active latent.
     offset_ : (d,) the point x at which every latent rests.
     blocks_ : groups of latents that are always active together.
     unused_ : latents that are hardly ever active.
@@ -127,6 +129,8 @@ class PDGMM(LatentModel):
     scale_: Array
     vectors_: Array
     unit_: float
+    rest_map_: Array
+    rest_scale_: Array
     n_used_: int
     n_masks_: int
     trained_long_: bool
@@ -197,17 +201,17 @@ class PDGMM(LatentModel):
         X = self._check_training_data(given)
         train, held = hold_out(len(X), seed)
         train = np.random.default_rng(seed).permutation(train)
-        y = self._reduce(X[train])
-        return _Job(X[train], y, self._project(X[held]), seed, source)
+        self._reduce(X[train])
+        return _Job(X[train], self._project(X[train]), self._project(X[held]), seed, source)
 
     def _linear_starts(self, X: FloatArray, y: Array, seed: int) -> Start:
         """Return the linear starts of all restarts: those with free rest values first."""
         n, half = self.n_used_, (len(X) + 1) // 2
-        sd = y[:, :n].std(0)
+        sd = y.std(0)
         halves = [np.arange(len(X))]
         halves += [np.random.default_rng([seed, r]).permutation(len(X))[:half] for r in range(1, self.n_restarts)]
         free = [self._sparse(X[rows], seed + r) for r, rows in enumerate(halves)]
-        centred = [centred_rows(y[rows, :n] / sd, seed + r) / np.r_[sd, 1.0] for r, rows in enumerate(halves)]
+        centred = [centred_rows(y[rows] / sd, seed + r) / np.r_[sd, 1.0] for r, rows in enumerate(halves)]
         return start_of(y / self.unit_, [np.c_[W[:, :n] * self.unit_, W[:, n]] for W in free + centred])
 
     def _sparse(self, X: FloatArray, seed: int) -> Array:
@@ -235,33 +239,37 @@ class PDGMM(LatentModel):
     def _latents(self, X: FloatArray) -> FloatArray:
         module, device = self._module_for(X)
         blocks = [module.flow(self._rows(self._project(x), device, x.dtype))[0][0] for x in _blocks(X)]
-        return self._padded(torch.cat(blocks)[:, : self.n_used_].cpu().numpy())
+        return self._padded(torch.cat(blocks).cpu().numpy())
 
     @torch.no_grad()
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Return the observations (N, d) whose latents are Z, exactly; what lies beyond the latents is at rest."""
+        """Return the observations (N, d) whose latents are Z: exactly, where the columns have the rank of the latents.
+
+        Directions of x beyond as many principal components as latents are predicted from the latents (`rest_map_`).
+        """
         Z = self._check_latents(Z)
         module, device = self._module_for(Z)
-        q = self.vectors_.shape[1]
-        t = np.zeros((len(Z), q), dtype=Z.dtype)
-        t[:, : self.n_used_] = Z[:, : self.n_used_]
+        t = np.ascontiguousarray(Z[:, : self.n_used_])
         blocks = [module.flow.inverse(torch.as_tensor(block, device=device)[None])[0] for block in _blocks(t)]
-        y = torch.cat(blocks).cpu().numpy() * self.unit_
+        y = np.c_[torch.cat(blocks).cpu().numpy() * self.unit_, _both_sides(t) @ self.rest_map_]
         x: FloatArray = ((y @ self.vectors_.T) * self.scale_ + self.mean_).astype(Z.dtype)
         return x
 
     @torch.no_grad()
     def score_samples(self, X: ArrayLike) -> FloatArray:
-        """Return the log-density (N,) of each row in nats: of the mixture smoothed at .02, in the units of the data.
+        """Return the log-density (N,) of each row in nats, the mixture smoothed at `smoothing_`, in the data's units.
 
-        Columns that are a linear function of the others carry no density and are left out.
+        Directions beyond the latents are Gaussian around their prediction. Columns that are a linear function of the
+        others carry no density and are left out.
         """
         X = self._check_new_data(X)
         module, device = self._module_for(X)
-        blocks = [module(self._rows(self._project(x), device, x.dtype))[1][0] for x in _blocks(X)]
-        q = self.vectors_.shape[1]
-        value: FloatArray = torch.cat(blocks).cpu().numpy().astype(np.float64)
-        value -= q * math.log(self.unit_) + float(np.log(self.scale_).sum()) * q / len(self.scale_)
+        found = [module(self._rows(self._project(x), device, x.dtype)) for x in _blocks(X)]
+        value: FloatArray = torch.cat([v[0] for _, v in found]).cpu().numpy().astype(np.float64)
+        t = torch.cat([t[0] for t, _ in found]).cpu().numpy()
+        value += norm.logpdf(self._rest(X) - _both_sides(t) @ self.rest_map_, scale=self.rest_scale_).sum(1)
+        share = self.vectors_.shape[1] / len(self.scale_)
+        value -= self.n_used_ * math.log(self.unit_) + share * float(np.log(self.scale_).sum())
         return value
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
@@ -286,6 +294,12 @@ class PDGMM(LatentModel):
         X = self._check_new_data(X)
         moving: NDArray[np.bool_] = self._padded(self._most_probable(X)[1].astype(np.float64)) > 0.5
         return moving
+
+    @property
+    def smoothing_(self) -> float:
+        """Width e of the smoothed mixture, in standard deviations of an active latent."""
+        check_is_fitted(self)
+        return float(self.module_.width)
 
     @property
     def certificate_(self) -> Certificate:
@@ -328,6 +342,9 @@ class PDGMM(LatentModel):
         for i in np.flatnonzero(share >= LEAST_SHARE):
             columns.setdefault(masks[:, i].tobytes(), []).append(int(i))
         self.blocks_ = tuple(tuple(block) for block in columns.values() if len(block) > 1)
+        rest, sides = self._rest(X), _both_sides(z[:, : self.n_used_])
+        self.rest_map_ = np.linalg.lstsq(sides, rest, rcond=None)[0]
+        self.rest_scale_ = np.maximum((rest - sides @ self.rest_map_).std(0), 1e-12)
         self.offset_ = np.asarray(self.inverse_transform(np.zeros((1, self._n_features_out))))[0]
 
     @torch.no_grad()
@@ -336,7 +353,7 @@ class PDGMM(LatentModel):
         module, device = self._module_for(X)
         found = []
         for x in _blocks(X):
-            t = module.flow(self._rows(self._project(x), device, x.dtype))[0][..., : self.n_used_]
+            t = module.flow(self._rows(self._project(x), device, x.dtype))[0]
             found.append(module.prior.components(t)[0].argmax(-1).cpu().numpy())
         component = np.concatenate(found)
         return component, module.prior.masks[0].cpu().numpy()[component] > 0.5
@@ -347,25 +364,31 @@ class PDGMM(LatentModel):
 
     # -- coordinates ----------------------------------------------------------------
 
-    def _reduce(self, X: FloatArray) -> Array:
-        """Set the coordinates y of the training rows (N, q): q their rank; return y."""
+    def _reduce(self, X: FloatArray) -> None:
+        """Set the principal components of the rows, of which as many as latents go through the flow."""
         reduction = Reduction.of(X, None)
         self.mean_, self.scale_ = reduction.mean, reduction.scale
-        self.vectors_ = reduction.vectors[:, : reduction.n]
+        self.vectors_ = reduction.vectors[:, : reduction.n].copy()
         self.n_used_ = reduction.n if self.n_latents is None else min(self.n_latents, reduction.n)
         self.n_masks_ = 0
-        self.unit_ = float(np.sqrt(reduction.variances.mean()))
-        return self._project(X)
+        self.unit_ = float(np.sqrt(reduction.variances[: self.n_used_].mean()))
 
     def _project(self, X: FloatArray) -> Array:
-        y: Array = ((X - self.mean_) / self.scale_) @ self.vectors_
+        """Return the components (N, n) that go through the flow."""
+        y: Array = ((X - self.mean_) / self.scale_) @ self.vectors_[:, : self.n_used_]
+        return y
+
+    def _rest(self, X: FloatArray) -> Array:
+        """Return the others (N, rank - n)."""
+        y: Array = ((X - self.mean_) / self.scale_) @ self.vectors_[:, self.n_used_ :]
         return y
 
     def _stream(self, source: Simulator, device: torch.device) -> Any:
         """Return a function (rows, rng) -> fresh rows in the coordinates of the flow."""
         draw = source.stream(device)
         mean, scale, vectors = (
-            torch.tensor(v.copy(), dtype=torch.float32, device=device) for v in (self.mean_, self.scale_, self.vectors_)
+            torch.tensor(v, dtype=torch.float32, device=device)
+            for v in (self.mean_, self.scale_, self.vectors_[:, : self.n_used_])
         )
         return lambda rows, rng: (((draw(rows, rng)[0] - mean) / scale) @ vectors / self.unit_,)
 
@@ -377,8 +400,8 @@ class PDGMM(LatentModel):
         return Training(self.depth, self.batch_size, self.learning_rate, self.verbose, long)
 
     def _build(self, members: int, rng: torch.Generator | None = None) -> FlowModel[MaskedGaussians]:
-        q, n = self.vectors_.shape[1], self.n_used_
-        flow = SmoothLeakyFlow(members, q, self.depth, inner_bias=not self.trained_long_, rng=rng)
+        n = self.n_used_
+        flow = SmoothLeakyFlow(members, n, self.depth, inner_bias=not self.trained_long_, rng=rng)
         masks = torch.ones(members, self.n_masks_, n)
         prior = MaskedGaussians(masks, torch.zeros(members, self.n_masks_), torch.zeros(members, 1, n))
         return FlowModel(flow, prior, torch.ones(members, 1))
@@ -486,7 +509,7 @@ class _Together:
 
     @torch.no_grad()
     def _by_set(self, model: FlowModel[MaskedGaussians], sets: Sets, history: History, long: bool) -> list[_Trained]:
-        t = model.flow(self.held[sets.seen])[0][..., : self.first.n_used_].double().cpu().numpy()
+        t = model.flow(self.held[sets.seen])[0].double().cpu().numpy()
         parts = [range(i, i + self.R) for i in range(0, len(t), self.R)]
         return [_Trained(model, part, t[part.start : part.stop], history, long) for part in parts]
 
@@ -497,6 +520,12 @@ def _likelier(model: FlowModel[Any], held: Tensor, R: int) -> list[int]:
     likelihood = model(held)[1].mean(1).nan_to_num(-math.inf).reshape(-1, 2, R).median(-1).values
     best = likelihood.argmax(1).tolist()
     return [2 * R * s + R * kind + r for s, kind in enumerate(best) for r in range(R)]
+
+
+def _both_sides(z: NDArray[Any]) -> NDArray[Any]:
+    """Return (z⁺, z⁻, 1): what bends where a latent rests is linear in these."""
+    sides: NDArray[Any] = np.c_[np.maximum(z, 0), np.minimum(z, 0), np.ones(len(z))]
+    return sides
 
 
 def _blocks(rows: FloatArray) -> list[FloatArray]:
