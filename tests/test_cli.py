@@ -69,18 +69,30 @@ def test_datasets_are_listed():
         assert word in result.stdout
 
 
-def test_demo_prints_a_table_and_writes_what_it_says(tmp_path):
-    result = call("demo", "-o", "here", cwd=tmp_path)
+def test_demo_tells_what_needs_no_truth_first_and_writes_what_it_says(tmp_path):
+    result = call("demo", "--quick", "-o", "here", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
-    for word in ("raw x", "PCA", "FastICA", "VAE", "agreement", "MCC", "Written to here"):
-        assert word in result.stdout
-    written = {p.name for p in (tmp_path / "here").iterdir()}
-    assert written == {"latents.csv", "model.safetensors", "history.csv", "results.csv", "recovery.png"}
-    assert all(name in result.stdout for name in written)
-    results = pd.read_csv(tmp_path / "here" / "results.csv").set_index("method")
+    before, after = result.stdout.split("With the truth in hand")
+    for word in ("raw x", "PCA", "FastICA", "SparseUnmixing", "VAE", "PDGMM"):
+        assert word in before
+        assert word in after
+    for word in ("agreement", "patterns of activity", "active latents", "unused", "longer fit", "Identified up to"):
+        assert word in before
+    assert "MCC:" not in before
+    assert "Written to here" in after
+    here = tmp_path / "here"
+    names = {"latents.csv", "model.safetensors", "history.csv", "results.csv", "recovery.png", "activity.png"}
+    assert {p.name for p in here.iterdir()} == names
+    assert all(name in after for name in names)
+    results = pd.read_csv(here / "results.csv").set_index("method")
     assert results.mcc["FastICA"] > results.mcc["raw x"]
-    model = load(tmp_path / "here" / "model.safetensors", device="cpu")
-    latents = pd.read_csv(tmp_path / "here" / "latents.csv")
+    assert results.mcc["PDGMM"] == results.mcc.max()
+    best = results.agreement[["VAE", "PDGMM"]].idxmax()
+    model = load(here / "model.safetensors", device="cpu")
+    assert type(model).__name__ == best
+    assert f"by {best}: its restarts agree most" in after
+    latents = pd.read_csv(here / "latents.csv")
     assert list(latents.columns) == list(model.get_feature_names_out())
-    assert Image.open(tmp_path / "here" / "recovery.png").size[0] > 1000
+    assert Image.open(here / "recovery.png").size[0] > 1000
+    assert Image.open(here / "activity.png").size[0] > 500

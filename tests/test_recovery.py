@@ -5,8 +5,9 @@ import pytest
 
 from identifiable.data import make_pdgmm, make_pinwheel, make_segments
 from identifiable.estimators import IndependentComponents, PrincipalComponents, baselines
+from identifiable.estimators.sparse_unmixing import Masks
 from identifiable.metrics import mcc
-from identifiable.report.plots import plot_recovery
+from identifiable.report.plots import plot_activity, plot_recovery
 from identifiable.report.recovery import recovery_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
@@ -143,3 +144,21 @@ def test_picture_of_a_recovery():
     np.testing.assert_allclose(np.diag(exact.images[0].get_array()), 1)
     assert noise.images[0].get_array().max() < 0.5
     assert bar.get_ylabel() == "|correlation|"
+
+
+def test_picture_of_activity_shows_patterns_and_frequencies():
+    masks = Masks(np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=bool), np.array([0.5, 0.3, 0.2]))
+    cells, bars, latents = plot_activity(masks).axes
+    np.testing.assert_array_equal(cells.collections[0].get_array(), masks.patterns)
+    np.testing.assert_allclose([bar.get_width() for bar in bars.patches], [50, 30, 20])
+    np.testing.assert_allclose([bar.get_height() for bar in latents.patches], [70, 80, 50])
+    assert [text.get_text().strip() for text in bars.texts] == ["50.0", "30.0", "20.0"]
+    assert cells.get_ylim() == bars.get_ylim() == (3, 0)  # the most frequent on top
+
+
+def test_picture_of_activity_says_what_it_leaves_out():
+    masks = Masks(np.eye(3, dtype=bool), np.array([0.5, 0.3, 0.2]))
+    figure = plot_activity(masks, most=2)
+    assert figure.get_suptitle() == "The 2 most frequent of 3 patterns: 80 % of rows"
+    assert len(figure.axes[1].patches) == 2
+    np.testing.assert_allclose([bar.get_height() for bar in figure.axes[2].patches], [50, 30, 20])

@@ -39,11 +39,12 @@ def options(
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path("identifiable-demo"),
     seed: Annotated[int, typer.Option(help="Another number, another data set.", min=0)] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rows and steps: seconds, to see that it runs.")] = False,
 ) -> None:
     """Run the main job on simulated data: fit, compare restarts, compare with the truth. Takes about a minute."""
-    from identifiable.demo import run_demo
+    from identifiable.demo import FULL, QUICK, run_demo
 
-    run_demo(output, random_state=seed)
+    run_demo(output, size=QUICK if quick else FULL, random_state=seed)
 
 
 @app.command()

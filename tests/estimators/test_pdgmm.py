@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from identifiable import Level, RecoveryWarning, SparseUnmixing
-from identifiable.data import make_pdgmm
+from identifiable import PDGMM, Level, RecoveryWarning, SparseUnmixing, load, save
+from identifiable.data import make_gmm, make_pdgmm
 from identifiable.densities import LOG_2PI
-from identifiable.estimators._pdgmm_priors import MaskedGaussians, SpikeAndSlab, mine_masks, softplus
-from identifiable.estimators.pdgmm import PDGMM
-from identifiable.metrics import mcc
+from identifiable.estimators._pdgmm_priors import FullGaussians, MaskedGaussians, SpikeAndSlab, mine_masks, softplus
+from identifiable.metrics import mcc, r2
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +90,65 @@ def test_what_is_not_recovered_is_called_so():
     assert model.certificate_["agreement"].verdict == "fails"
 
 
+def test_dependent_latents_are_told_apart():
+    """Three in four latents active, and dependent: independent spikes and slabs alone would leave them mixed."""
+    sample = make_pdgmm(6000, n=4, k=3, rho=75, layers=3, random_state=1)
+    model = PDGMM(4, max_steps=1200, depth=8, random_state=0, verbose=0).fit(sample.x)
+    assert mcc(sample.z, model.transform(sample.x)) > 0.97
+
+
+def test_latents_that_never_rest_are_known_up_to_an_affine_map():
+    sample = make_gmm(6000, n=3, components=6, layers=3, random_state=0)
+    model = PDGMM(3, max_steps=1200, depth=8, random_state=0, verbose=0).fit(sample.x)
+    assert model.full_rank_
+    assert model.fit_status_ == "stable"
+    z = model.transform(sample.x)
+    assert r2(sample.z, z) > r2(sample.z, sample.x) + 0.003
+    assert model.certificate_.level in (Level.NONE, Level.AT)
+    assert model.active(sample.x).all()
+    assert model.masks_.patterns.tolist() == [[True] * 3]
+    assert model.blocks_ == ((0, 1, 2),)
+    np.testing.assert_allclose(model.inverse_transform(z), sample.x, atol=1e-8)
+
+
+def test_many_data_sets_are_fitted_in_one_batch():
+    """Each copy has the latents of its own data set, be it alone in its shape or not."""
+    samples = [make_pdgmm(rows, n=4, layers=2, random_state=seed) for rows, seed in ((2000, 2), (2000, 3), (1500, 4))]
+    models = PDGMM(4, max_steps=300, depth=6, long=False, random_state=0, verbose=0).fit_many([s.x for s in samples])
+    found = np.array([[mcc(sample.z, model.transform(sample.x)) for model in models] for sample in samples])
+    assert (np.diag(found) > 0.97).all()
+    assert (found[~np.eye(3, dtype=bool)] < 0.9).all()
+
+
+def test_a_simulator_gives_endless_rows():
+    sample = make_pdgmm(1000, n=3, layers=2, delta=1, random_state=0)
+    model = PDGMM(3, max_steps=400, depth=6, long=False, random_state=0, verbose=0).fit(sample.source)
+    assert mcc(sample.z, model.transform(sample.x)) > 0.95
+
+
+def test_columns_beyond_the_latents_are_predicted_from_them():
+    """Six columns that bend where latents rest: as many directions bend, and three latents tell of all of them."""
+    rng = np.random.default_rng(0)
+    sample = make_pdgmm(3000, n=3, layers=1, random_state=0)
+    x = sample.x @ rng.normal(size=(3, 6)) + 0.2 * np.abs(sample.z) @ rng.normal(size=(3, 6))
+    model = PDGMM(3, max_steps=300, depth=4, long=False, random_state=0, verbose=0).fit(x)
+    z = model.transform(x)
+    assert mcc(sample.z, z) > 0.98
+    assert np.mean((x - model.inverse_transform(z)) ** 2) < 1e-3 * x.var()
+    gaussian = rng.multivariate_normal(x.mean(0), np.cov(x.T), size=3000)
+    assert model.score(gaussian) < model.score(x) - 10
+
+
+def test_a_saved_full_mixture_comes_back(tmp_path):
+    sample = make_gmm(2000, n=2, components=4, layers=2, random_state=0)
+    model = PDGMM(2, max_steps=200, depth=4, random_state=0, verbose=0).fit(sample.x)
+    save(model, tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(again.transform(sample.x), model.transform(sample.x))
+    assert again.full_rank_ == model.full_rank_
+    assert again.score(sample.x) == pytest.approx(model.score(sample.x))
+
+
 # -- the priors ----------------------------------------------------------------------
 
 
@@ -159,6 +217,33 @@ def test_masks_are_the_most_frequent_patterns():
     assert log_weights[0].exp().tolist() == pytest.approx([5 / 8, 3 / 8])
     assert masks[1].tolist() == [[0, 1], [1, 1]]
     assert log_weights[1].exp().tolist() == pytest.approx([1, 0], abs=1e-6)
+
+
+def test_patterns_with_mistakes_are_still_one_pattern():
+    """Forty latents, six patterns, one bit in twenty wrong: hardly a row is right, the majority is."""
+    rng = torch.Generator().manual_seed(0)
+    truth = torch.rand(6, 40, generator=rng) < 0.5
+    active = truth[torch.arange(3000) % 6] ^ (torch.rand(3000, 40, generator=rng) < 0.05)
+    masks, log_weights = mine_masks(active.float()[None], 0.5, 100)
+    heavy = masks[0][log_weights[0].exp() > 0.1].bool()
+    assert {tuple(m.tolist()) for m in heavy} == {tuple(m.tolist()) for m in truth}
+
+
+def test_a_full_mixture_follows_by_em():
+    """From a poor start its means and covariances go to those of two clouds; its density is theirs."""
+    near = torch.randn(1, 2000, 2, generator=torch.Generator().manual_seed(0))
+    clouds = [near * torch.tensor([1.0, 0.3]), near * 0.5 + torch.tensor([9.0, 0.0])]
+    t, e = torch.cat(clouds, 1), torch.tensor(1.0)
+    centres, covariances = torch.tensor([[[1.0, 0.0], [7.0, 0.0]]]), torch.eye(2).repeat(1, 2, 1, 1)
+    prior = FullGaussians(torch.tensor([[0.5, 0.5]]).log(), centres, covariances)
+    for _ in range(30):
+        prior.follow(t, e)
+    for j, cloud in enumerate(clouds):
+        torch.testing.assert_close(prior.centres[0, j], cloud[0].mean(0), rtol=0, atol=1e-3)
+        torch.testing.assert_close(prior.covariances[0, j], cloud[0].T.cov(correction=0), rtol=0, atol=2e-3)
+    normals = torch.distributions.MultivariateNormal(prior.centres[0], prior.covariances[0])
+    density = (normals.log_prob(t[0][:, None]) + prior.log_weights[0]).logsumexp(1)
+    torch.testing.assert_close(prior(t, e)[0], density, rtol=0, atol=1e-3)
 
 
 def test_softplus():

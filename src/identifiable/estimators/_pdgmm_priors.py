@@ -1,9 +1,10 @@
-r"""Two densities of latents that are often at rest, smoothed at a width e; batched over members.
+r"""Densities of latents: of those that are often at rest, smoothed at a width e, and of those that never are.
 
-Both describe t = m ⊙ v + e ε: a mask m of active latents, v ~ N(μ, C) with unit variances, ε ~ N(0, I).
+The first two describe t = m ⊙ v + e ε: a mask m of active latents, v ~ N(μ, C) with unit variances, ε ~ N(0, I).
 
 - `SpikeAndSlab`: independent masks and values,  Π_i [p_i N(t_i; μ_i, 1) + (1 - p_i) N(t_i; 0, e²)].
 - `MaskedGaussians`: the potentially degenerate mixture itself,  Σ_j w_j N(t; M_j μ, M_j C M_j + e² I), for given masks.
+- `FullGaussians`: a mixture of full rank, Σ_j w_j N(t; m_j, S_j).
 
 The variances of v are fixed at one: a free slab beside a fixed spike would make the likelihood unbounded, since the
 whole map could grow. A width e is a scalar, or (R, 1): one per member.
@@ -22,6 +23,7 @@ from identifiable.densities import LOG_2PI
 LARGEST_CORRELATION = 0.92  # between latents, as far as the prior believes it
 LEAST_EIGENVALUE = 0.1  # of C: keeps the density bounded while the latents still change
 LOOKED_AT, LEAST_CLUSTER = 8000, 0.0005  # patterns that are clustered, and the share of rows that makes a cluster
+RIDGE = 1e-3  # added to the variances of a full mixture
 FORGETTING = 0.3  # weight of the newest batch in w and C
 
 
@@ -179,6 +181,68 @@ class MaskedGaussians(nn.Module):
         scale = mixed.diagonal(dim1=1, dim2=2).sqrt()
         self.correlations.copy_(mixed / (scale[:, :, None] * scale[:, None]))
         self.set_width(e)
+
+
+class FullGaussians(nn.Module):
+    """Log Σ_j w_j N(t; m_j, S_j): all of it follows the latents, by steps of EM."""
+
+    masks: Tensor
+    log_weights: Tensor
+    centres: Tensor
+    covariances: Tensor
+    precisions: Tensor
+    pulled: Tensor
+    constants: Tensor
+
+    def __init__(self, log_weights: Tensor, centres: Tensor, covariances: Tensor) -> None:
+        super().__init__()
+        members, J, n = centres.shape
+        for name, value in (
+            ("masks", torch.ones_like(centres)),
+            ("log_weights", log_weights),
+            ("centres", centres),
+            ("covariances", covariances),
+            ("precisions", centres.new_zeros(members, J, n * (n + 1) // 2)),
+            ("pulled", torch.zeros_like(centres)),
+            ("constants", centres.new_zeros(members, 1, J)),
+        ):
+            self.register_buffer(name, value)
+        self._take_in()
+
+    def components(self, t: Tensor) -> Tensor:
+        """Return log w_j N(t; ...) up to a constant, (R, B, J)."""
+        return _halves(t.shape[-1], t.device).logits(t, self.precisions, self.pulled, self.constants)
+
+    def forward(self, t: Tensor, e: Tensor) -> Tensor:
+        """Return the log-density (R, B) of t (R, B, n); it has no width e."""
+        halves = _halves(t.shape[-1], t.device)
+        value: Tensor = _LogMixture.apply(  # type: ignore[no-untyped-call]
+            t, self.precisions, self.pulled, self.constants, halves
+        )
+        return value - 0.5 * t.shape[-1] * LOG_2PI
+
+    @torch.no_grad()
+    def follow(self, t: Tensor, e: Tensor) -> None:
+        """Take one step of EM towards the rows t (R, N, n)."""
+        posterior = torch.softmax(self.components(t), -1)
+        mass = posterior.sum(1)[..., None] + 1e-3
+        self.log_weights.copy_((mass[..., 0] / mass.sum(1)).log())
+        self.centres.copy_(posterior.mT @ t / mass)
+        for j in range(posterior.shape[-1]):
+            off = t - self.centres[:, j, None]
+            scatter = (off * posterior[..., j, None]).mT @ off
+            self.covariances[:, j] = scatter / mass[:, j, None] + RIDGE * torch.eye(t.shape[-1], device=t.device)
+        self._take_in()
+
+    def _take_in(self) -> None:
+        n = self.centres.shape[-1]
+        factor = torch.linalg.cholesky(self.covariances)
+        precisions = torch.cholesky_inverse(factor)
+        self.precisions.copy_(_halves(n, precisions.device).half(precisions))
+        self.pulled.copy_((precisions @ self.centres[..., None])[..., 0])
+        log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        square = 0.5 * (self.pulled * self.centres).sum(-1)
+        self.constants.copy_((self.log_weights - log_det - square)[:, None])
 
 
 def mine_masks(t: Tensor, threshold: float, most: int) -> tuple[Tensor, Tensor]:

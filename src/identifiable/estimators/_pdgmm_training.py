@@ -8,6 +8,7 @@ exact_mixture       stage B: the exact mixture of these components
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -16,9 +17,11 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
 from torch import Tensor, nn
 
-from identifiable.estimators._pdgmm_priors import MaskedGaussians, SpikeAndSlab, mine_masks
+from identifiable.estimators._pdgmm_priors import RIDGE, FullGaussians, MaskedGaussians, SpikeAndSlab, mine_masks
 from identifiable.estimators.noisy_unmixing import Refined, refine_under_noise, spikes
 from identifiable.flows import SmoothLeakyFlow
 from identifiable.train import Anneal, Batch, Data, History, Plan, Step, minimise
@@ -31,6 +34,8 @@ ABOVE, BELOW = 1.2, 0.5  # e at the start and the end of stage B, in widths of t
 SHARPEST, SHARPNESS = 200.0, 3.0  # β = min(200, 3 / e)
 RATE_A, LONG_RATE_B = 2.0, 0.3  # times the learning rate, in stage A and in stage B of a long fit
 FOLLOW_EVERY = 25  # steps between two looks at w and C
+FULL_WIDTHS = 0.3, 0.03  # set the sharpness of a flow whose prior has no width
+COMPONENTS = 1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32  # of a mixture of full rank, as they are tried
 MASKS_PER_LATENT = 8
 CAPTURED = 10  # columns up to which a step is recorded on a GPU: the determinants of larger matrices cannot be
 SHOWN = 10_000  # rows that show the components
@@ -109,7 +114,7 @@ def start_of(y: Array, unmixings: Sequence[Array]) -> Start:
     return Start(*(torch.as_tensor(np.stack(v)).float() for v in zip(*found, strict=True)))
 
 
-Prior = TypeVar("Prior", SpikeAndSlab, MaskedGaussians)
+Prior = TypeVar("Prior", SpikeAndSlab, MaskedGaussians, FullGaussians)
 
 
 class FlowModel(nn.Module, Generic[Prior]):
@@ -194,6 +199,8 @@ def train(
             x = x + sets.noise * width(step)[..., None] * torch.randn(x.shape, generator=step.rng, device=x.device)
         if isinstance(prior, MaskedGaussians) and step.number % FOLLOW_EVERY == 0:
             prior.follow(flow(x)[0], width(step))
+        if isinstance(prior, FullGaussians) and step.number % FOLLOW_EVERY == 0:
+            prior.follow(flow(sets.rows[sets.seen, :FEW])[0], width(step))
         return (x,)
 
     # No criterion: held-out likelihoods at different widths cannot be compared.
@@ -206,6 +213,48 @@ def train(
     if isinstance(prior, MaskedGaussians):
         prior.set_width(end)
     return history
+
+
+def full_mixture(sets: Sets, steps: int, how: Training, seed: int) -> tuple[FlowModel[FullGaussians], History]:
+    """Train flows from standardised rows under a mixture of full rank, of as many components as BIC finds there."""
+    units, found = [], []
+    for r, s in enumerate(sets.seen.tolist()):
+        y = sets.rows[s].double().cpu().numpy()
+        half = np.random.default_rng([seed, r]).permutation(len(y))[: min(FEW, (len(y) + 1) // 2)]
+        found.append(_likely_mixture((y[half] - y.mean(0)) / y.std(0), seed + r))
+        units.append((y.mean(0), y.std(0)))
+    J, n = max(len(m.weights_) for m in found), sets.rows.shape[-1]
+    weights, centres, covariances = torch.full((len(found), J), 1e-9), torch.zeros(len(found), J, n), torch.eye(n)
+    covariances = covariances.repeat(len(found), J, 1, 1)
+    for r, mixture in enumerate(found):
+        own = len(mixture.weights_)
+        weights[r, :own], centres[r, :own], covariances[r, :own] = (
+            torch.as_tensor(v) for v in (mixture.weights_, mixture.means_, mixture.covariances_)
+        )
+    mean, sd = (torch.as_tensor(np.stack(v)).float() for v in zip(*units, strict=True))
+    rng = torch.Generator().manual_seed(seed)
+    flow = SmoothLeakyFlow(len(found), n, how.depth, start=torch.diag_embed(1 / sd), inner_bias=not how.long, rng=rng)
+    with torch.no_grad():
+        flow.bias[:, -1] -= mean / sd
+    prior = FullGaussians(weights.log(), centres, covariances)
+    model = FlowModel(flow, prior, torch.ones(len(found), 1)).to(sets.rows.device)
+    start, end = (torch.full_like(model.width, e) for e in FULL_WIDTHS)
+    return model, train(model, sets, steps, start, end, how.learning_rate, how, seed)
+
+
+def _likely_mixture(y: Array, seed: int) -> GaussianMixture:
+    """Fit Gaussian mixtures to y and return the one that BIC likes best."""
+    best, least = None, np.inf
+    for J in COMPONENTS:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            mixture = GaussianMixture(J, reg_covar=RIDGE, max_iter=50, random_state=seed).fit(y)
+        bic = mixture.bic(y)
+        if bic >= least:
+            break
+        best, least = mixture, bic
+    assert best is not None
+    return best
 
 
 @torch.no_grad()

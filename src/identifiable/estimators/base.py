@@ -177,12 +177,15 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
-    def _settle(self, latents: NDArray[Any]) -> int:
-        """Compare the restarts' latents (R, N, n) of held-out rows; set `stability_`; return the restart to keep."""
+    def _settle(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
+        """Compare the restarts' latents (R, N, n) of held-out rows; set `stability_`; return the restart to keep.
+
+        A stability that was measured otherwise than by MCC is taken instead.
+        """
         finite = np.isfinite(latents).all(axis=(1, 2))
         if not finite.any():
             raise FitFailedError("No restart has finite latents. Standardise the data or lower the learning rate.")
-        self.stability_ = Stability.of(latents)
+        self.stability_ = Stability.of(latents) if stability is None else stability
         self.fit_status_ = self.stability_.status
         if self.fit_status_ == "unstable":
             warnings.warn(

@@ -15,7 +15,8 @@ The flow starts at a linear unmixing, of two kinds: with free rest values (`Spar
 at the mean, which is better where a strong nonlinearity folds the data. All restarts of both kinds go through stage A
 in one batch, each from the unmixing of another half of the rows; held-out likelihood then chooses the kind. That the
 restarts of this kind agree on held-out rows at the end is the sign, and the only one that needs no truth, that they
-found the latents; where they do not, they are trained again, longer.
+found the latents; where they do not, a mixture of full rank is tried, under which no latent rests, and they are trained
+again, longer.
 """
 
 import copy
@@ -38,7 +39,7 @@ from identifiable.certify import Certificate, Check, Level, certify
 from identifiable.data.sample import FloatArray
 from identifiable.data.simulator import Simulator
 from identifiable.errors import RecoveryWarning
-from identifiable.estimators._pdgmm_priors import MaskedGaussians
+from identifiable.estimators._pdgmm_priors import FullGaussians, MaskedGaussians
 from identifiable.estimators._pdgmm_training import (
     FlowModel,
     Sets,
@@ -46,6 +47,7 @@ from identifiable.estimators._pdgmm_training import (
     Training,
     exact_mixture,
     find_components,
+    full_mixture,
     in_parallel,
     spike_and_slab,
     start_of,
@@ -63,6 +65,7 @@ from identifiable.estimators.base import (
 from identifiable.estimators.hyperplane_search import centred_rows
 from identifiable.estimators.sparse_unmixing import Masks, Reduction, SparseUnmixing, pattern_mixture
 from identifiable.flows import SmoothLeakyFlow
+from identifiable.metrics import r2
 from identifiable.mixture import Mixture
 from identifiable.nets import select_member, select_members
 from identifiable.train import History
@@ -91,7 +94,7 @@ class PDGMM(LatentModel):
     depth : layers of the flow.
     max_steps : of a short fit; a long one takes four times as many in its first stage.
     batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
-    long : whether to train again, longer, where the restarts disagree.
+    long : whether to go on where the restarts disagree: with a mixture of full rank, and with a longer training.
 
     Attributes
     ----------
@@ -103,6 +106,8 @@ class PDGMM(LatentModel):
     blocks_ : groups of latents that are always active together.
     unused_ : latents that are hardly ever active.
     trained_long_ : whether the longer training was kept.
+    full_rank_ : whether no latent rests: a mixture of full rank is likelier. The latents are then known up to an
+        affine map, and so is the agreement of restarts measured.
     history_ : `History` of the last stage.
     stability_, fit_status_ : agreement between restarts; "unstable" means not recovered.
     certificate_ : `Certificate`: what is identified, and why.
@@ -123,7 +128,7 @@ class PDGMM(LatentModel):
     mixing, AISTATS 2026. The method is this library's own.
     """
 
-    module_: FlowModel[MaskedGaussians]
+    module_: FlowModel[Any]
     history_: History
     mean_: Array
     scale_: Array
@@ -134,6 +139,7 @@ class PDGMM(LatentModel):
     n_used_: int
     n_masks_: int
     trained_long_: bool
+    full_rank_: bool
     mixture_: Mixture
     masks_: Masks
     offset_: Array
@@ -227,7 +233,9 @@ class PDGMM(LatentModel):
     def _keep(self, trained: "_Trained", job: "_Job") -> None:
         """Take the restart that agrees most with the others, and set what is read off it."""
         self.trained_long_, self.history_ = trained.long, trained.history
-        self.module_ = select_member(trained.model, trained.members[self._settle(trained.latents)])
+        self.full_rank_ = isinstance(trained.model.prior, FullGaussians)
+        kept = self._settle(trained.latents, trained.stability)
+        self.module_ = select_member(trained.model, trained.members[kept])
         self.n_masks_ = self.module_.prior.masks.shape[1]
         self._set_mixture(job.X)
 
@@ -335,6 +343,8 @@ class PDGMM(LatentModel):
         members = [np.flatnonzero(component == j) for j in order]
         self.mixture_, frequent = pattern_mixture(z, masks[order], members)
         masks, weights = masks[order][frequent], self.mixture_.weights
+        if self.full_rank_:
+            masks, weights = masks[:1], np.ones(1)
         self.masks_ = Masks(masks, weights)
         share = weights @ masks
         self.unused_ = tuple(int(i) for i in np.flatnonzero(share < LEAST_SHARE))
@@ -399,14 +409,16 @@ class PDGMM(LatentModel):
     def _training(self, long: bool) -> Training:
         return Training(self.depth, self.batch_size, self.learning_rate, self.verbose, long)
 
-    def _build(self, members: int, rng: torch.Generator | None = None) -> FlowModel[MaskedGaussians]:
+    def _build(self, members: int, rng: torch.Generator | None = None) -> FlowModel[Any]:
         n = self.n_used_
         flow = SmoothLeakyFlow(members, n, self.depth, inner_bias=not self.trained_long_, rng=rng)
-        masks = torch.ones(members, self.n_masks_, n)
-        prior = MaskedGaussians(masks, torch.zeros(members, self.n_masks_), torch.zeros(members, 1, n))
+        masks, weights = torch.ones(members, self.n_masks_, n), torch.zeros(members, self.n_masks_)
+        prior: MaskedGaussians | FullGaussians = MaskedGaussians(masks, weights, torch.zeros(members, 1, n))
+        if self.full_rank_:
+            prior = FullGaussians(weights, torch.zeros_like(masks), torch.eye(n).repeat(members, self.n_masks_, 1, 1))
         return FlowModel(flow, prior, torch.ones(members, 1))
 
-    def _module_for(self, rows: FloatArray) -> tuple[FlowModel[MaskedGaussians], torch.device]:
+    def _module_for(self, rows: FloatArray) -> tuple[FlowModel[Any], torch.device]:
         """Return the fitted model in the precision of the rows: float64 in, float64 all the way."""
         dtype = torch.float64 if rows.dtype == np.float64 else torch.float32
         module = copy.deepcopy(self.module_).to(dtype)
@@ -436,16 +448,25 @@ class _Job:
 class _Trained:
     """Flows of one data set: members of a model, their latents (R, M, n) of held-out rows, and how they came about."""
 
-    model: FlowModel[MaskedGaussians]
+    model: FlowModel[Any]
     members: range
     latents: NDArray[Any]
+    likelihood: float
     history: History
     long: bool
 
     @property
+    def stability(self) -> Stability:
+        """How far the restarts agree: a mixture of full rank fixes the latents up to an affine map, and no further."""
+        if not isinstance(self.model.prior, FullGaussians):
+            return Stability.of(self.latents)
+        pairwise = np.array([[max(r2(one, other), 0.0) ** 0.5 for other in self.latents] for one in self.latents])
+        return Stability(pairwise)
+
+    @property
     def agreement(self) -> float:
-        """How far the restarts agree."""
-        return Stability.of(self.latents).score
+        """Agreement of the restart that agrees most with the others."""
+        return self.stability.score
 
 
 def _starts(model: PDGMM, job: _Job) -> Start:
@@ -457,6 +478,10 @@ def _fit_together(models: Sequence[PDGMM], jobs: Sequence[_Job], starts: Sequenc
     batch = _Together(models, jobs, starts)
     found = batch.stages(range(len(batch.sets.seen)), long=False)
     unsure = [i for i, trained in enumerate(found) if batch.first.long and trained.agreement < STABLE]
+    if unsure:
+        for i, full in zip(unsure, batch.full_rank(unsure), strict=True):
+            found[i] = full if full.likelihood > found[i].likelihood else found[i]
+        unsure = [i for i in unsure if not isinstance(found[i].model.prior, FullGaussians)]
     if unsure:
         R = batch.R
         members = [batch.kept[R * i + r] for i in unsure for r in range(R)]
@@ -507,11 +532,22 @@ class _Together:
         pairs = zip(after, before, strict=True)
         return [_more_agreed(*pair) for pair in pairs] if long else after
 
+    def full_rank(self, which: Sequence[int]) -> list[_Trained]:
+        """Train flows of these data sets under a mixture of full rank, in which no latent rests."""
+        sets = self.sets.only([2 * self.R * i + r for i in which for r in range(self.R)])
+        model, history = full_mixture(sets, self.first.max_steps, self.first._training(False), self.seed)
+        return self._by_set(model, sets, history, False)
+
     @torch.no_grad()
-    def _by_set(self, model: FlowModel[MaskedGaussians], sets: Sets, history: History, long: bool) -> list[_Trained]:
-        t = model.flow(self.held[sets.seen])[0].double().cpu().numpy()
+    def _by_set(self, model: FlowModel[Any], sets: Sets, history: History, long: bool) -> list[_Trained]:
+        t, density = model(self.held[sets.seen])
+        t = t.double().cpu().numpy()
+        likelihood = density.mean(1).nan_to_num(-math.inf).reshape(-1, self.R).median(1).values.tolist()
         parts = [range(i, i + self.R) for i in range(0, len(t), self.R)]
-        return [_Trained(model, part, t[part.start : part.stop], history, long) for part in parts]
+        return [
+            _Trained(model, part, t[part.start : part.stop], value, history, long)
+            for part, value in zip(parts, likelihood, strict=True)
+        ]
 
 
 @torch.no_grad()
