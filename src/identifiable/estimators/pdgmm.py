@@ -39,24 +39,13 @@ from identifiable.certify import Certificate, Check, Level, certify
 from identifiable.data.sample import FloatArray
 from identifiable.data.simulator import Simulator
 from identifiable.errors import RecoveryWarning
+from identifiable.estimators._pdgmm_batch import FlowBatch, Trained
 from identifiable.estimators._pdgmm_priors import FullGaussians, MaskedGaussians
-from identifiable.estimators._pdgmm_training import (
-    FlowModel,
-    Sets,
-    Start,
-    Training,
-    exact_mixture,
-    find_components,
-    full_mixture,
-    in_parallel,
-    spike_and_slab,
-    start_of,
-)
+from identifiable.estimators._pdgmm_training import FlowModel, Start, Training, in_parallel, start_of
 from identifiable.estimators.base import (
     DOUBTFUL,
     STABLE,
     LatentModel,
-    Stability,
     hold_out,
     is_integer,
     is_real,
@@ -65,16 +54,14 @@ from identifiable.estimators.base import (
 from identifiable.estimators.hyperplane_search import centred_rows
 from identifiable.estimators.sparse_unmixing import Masks, Reduction, SparseUnmixing, pattern_mixture
 from identifiable.flows import SmoothLeakyFlow
-from identifiable.metrics import r2
 from identifiable.mixture import Mixture
-from identifiable.nets import select_member, select_members
+from identifiable.nets import select_member
 from identifiable.train import History
 
 Array = NDArray[np.float64]
 
-SHARE_A = 0.15  # of the steps that belong to stage A
-LONG = 4  # times the steps of a whole short fit, in stage A alone
 LEAST_SHARE = 0.01  # of the rows in which a latent must be active to be called used
+RARE_COMPONENT, JUDGED = 0.2, 0.9  # a component's weight beside a typical one's; share of rows to be judged
 PILOT = 20_000  # rows of a simulator that units, starts and components are read off
 BLOCK = 4096  # rows that go through the flow at once outside training
 
@@ -230,14 +217,14 @@ class PDGMM(LatentModel):
         rows: Array = np.c_[W, linear.components_[:n] @ self.mean_ - linear.offset_[:n]]
         return rows
 
-    def _keep(self, trained: "_Trained", job: "_Job") -> None:
+    def _keep(self, trained: Trained, X: FloatArray) -> None:
         """Take the restart that agrees most with the others, and set what is read off it."""
         self.trained_long_, self.history_ = trained.long, trained.history
-        self.full_rank_ = isinstance(trained.model.prior, FullGaussians)
+        self.full_rank_ = trained.full_rank
         kept = self._settle(trained.latents, trained.stability)
         self.module_ = select_member(trained.model, trained.members[kept])
         self.n_masks_ = self.module_.prior.masks.shape[1]
-        self._set_mixture(job.X)
+        self._set_mixture(X)
 
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return the latents (N, n_latents), zero where they rest, with unit variance while active."""
@@ -328,8 +315,18 @@ class PDGMM(LatentModel):
         )
         if self.fit_status_ == "unstable":
             return Certificate(Level.NONE, Level.NONE, "", (agree,), (), (), None, None, True)
-        found = certify(self.mixture_, estimated=True, injective=True)
-        return Certificate(**{**vars(found), "checks": (agree, *found.checks)})
+        mixture, share = _frequent_part(self.mixture_)
+        judged = Check(
+            name="components",
+            statement="the components that are judged hold the rows",
+            statistic=share,
+            threshold=JUDGED,
+            verdict="holds" if share >= JUDGED else "cannot tell",
+            sentence=f"Judged are {len(mixture.weights)} components with {share:.0%} of the rows; "
+            f"{len(self.mixture_.weights) - len(mixture.weights)} rare ones, mostly misread patterns, are left out.",
+        )
+        found = certify(mixture, estimated=True, injective=True)
+        return Certificate(**{**vars(found), "checks": (agree, judged, *found.checks)})
 
     # -- what the fit leaves ------------------------------------------------------
 
@@ -406,9 +403,6 @@ class PDGMM(LatentModel):
         """Return y / unit as a tensor."""
         return torch.as_tensor((y / self.unit_).astype(dtype), device=device)
 
-    def _training(self, long: bool) -> Training:
-        return Training(self.depth, self.batch_size, self.learning_rate, self.verbose, long)
-
     def _build(self, members: int, rng: torch.Generator | None = None) -> FlowModel[Any]:
         n = self.n_used_
         flow = SmoothLeakyFlow(members, n, self.depth, inner_bias=not self.trained_long_, rng=rng)
@@ -435,7 +429,7 @@ class PDGMM(LatentModel):
 
 @dataclass(frozen=True)
 class _Job:
-    """Training rows and their coordinates y (N, q), those of held-out rows, a seed, and the source of endless rows."""
+    """Training rows and their coordinates y (N, n), those of held-out rows, a seed, and the source of endless rows."""
 
     X: FloatArray
     y: Array
@@ -444,118 +438,41 @@ class _Job:
     source: Simulator | None
 
 
-@dataclass(frozen=True)
-class _Trained:
-    """Flows of one data set: members of a model, their latents (R, M, n) of held-out rows, and how they came about."""
-
-    model: FlowModel[Any]
-    members: range
-    latents: NDArray[Any]
-    likelihood: float
-    history: History
-    long: bool
-
-    @property
-    def stability(self) -> Stability:
-        """How far the restarts agree: a mixture of full rank fixes the latents up to an affine map, and no further."""
-        if not isinstance(self.model.prior, FullGaussians):
-            return Stability.of(self.latents)
-        pairwise = np.array([[max(r2(one, other), 0.0) ** 0.5 for other in self.latents] for one in self.latents])
-        return Stability(pairwise)
-
-    @property
-    def agreement(self) -> float:
-        """Agreement of the restart that agrees most with the others."""
-        return self.stability.score
-
-
 def _starts(model: PDGMM, job: _Job) -> Start:
     return model._linear_starts(job.X, job.y, job.seed)
 
 
 def _fit_together(models: Sequence[PDGMM], jobs: Sequence[_Job], starts: Sequence[Start]) -> None:
-    """Fit models to data of one shape in one batch: short, then those whose restarts disagree again, longer."""
-    batch = _Together(models, jobs, starts)
-    found = batch.stages(range(len(batch.sets.seen)), long=False)
-    unsure = [i for i, trained in enumerate(found) if batch.first.long and trained.agreement < STABLE]
-    if unsure:
-        for i, full in zip(unsure, batch.full_rank(unsure), strict=True):
-            found[i] = full if full.likelihood > found[i].likelihood else found[i]
-        unsure = [i for i in unsure if not isinstance(found[i].model.prior, FullGaussians)]
-    if unsure:
-        R = batch.R
-        members = [batch.kept[R * i + r] for i in unsure for r in range(R)]
-        for i, again in zip(unsure, batch.stages(members, long=True), strict=True):
-            found[i] = _more_agreed(found[i], again)
-    for model, job, trained in zip(models, jobs, found, strict=True):
-        model._keep(trained, job)
+    """Fit models to data of one shape in one batch."""
+    first, job = models[0], jobs[0]
+    device = resolve_device(first.device)
+
+    def stacked(arrays: Sequence[Array]) -> Tensor:
+        units = [(y / model.unit_).astype(np.float32) for model, y in zip(models, arrays, strict=True)]
+        return torch.as_tensor(np.stack(units), device=device)
+
+    batch = FlowBatch(
+        rows=stacked([job.y for job in jobs]),
+        held=stacked([job.held for job in jobs]),
+        start=Start.join(starts),
+        stream=None if job.source is None else first._stream(job.source, device),
+        restarts=first.n_restarts,
+        max_steps=first.max_steps,
+        how=Training(first.depth, first.batch_size, first.learning_rate, first.verbose),
+        seed=job.seed,
+    )
+    for model, job, trained in zip(models, jobs, batch.fit(go_on=first.long), strict=True):
+        model._keep(trained, job.X)
 
 
-def _more_agreed(one: _Trained, other: _Trained) -> _Trained:
-    return other if other.agreement > one.agreement else one
-
-
-class _Together:
-    """Data sets of one shape on the device, and the linear starts of all their restarts."""
-
-    kept: list[int]
-
-    def __init__(self, models: Sequence[PDGMM], jobs: Sequence[_Job], starts: Sequence[Start]) -> None:
-        self.first, self.seed, self.R = models[0], jobs[0].seed, models[0].n_restarts
-        device = resolve_device(self.first.device)
-
-        def stacked(arrays: Sequence[Array]) -> Tensor:
-            units = [(y / model.unit_).astype(np.float32) for model, y in zip(models, arrays, strict=True)]
-            return torch.as_tensor(np.stack(units), device=device)
-
-        seen = torch.arange(len(models), device=device).repeat_interleave(2 * self.R)
-        stream = None if jobs[0].source is None else self.first._stream(jobs[0].source, device)
-        self.start = Start.join(starts)
-        noise = self.start.rare.float()[:, None, None].to(device)
-        self.sets = Sets(stacked([job.y for job in jobs]), seen, noise, stream)
-        self.held = stacked([job.held for job in jobs])
-
-    def stages(self, members: Sequence[int], *, long: bool) -> list[_Trained]:
-        """Train these members through all stages; a short fit goes on with the likelier kind of start (`kept`)."""
-        how, max_steps = self.first._training(long), self.first.max_steps
-        steps = max(1, round(SHARE_A * max_steps))
-        sets, start = self.sets.only(members), self.start.only(members)
-        sparse, history = spike_and_slab(sets, start, LONG * max_steps if long else steps, how, self.seed)
-        if not long:
-            self.kept = members = _likelier(sparse, self.held[sets.seen], self.R)
-            sets, sparse = self.sets.only(members), select_members(sparse, members)
-        model, spike = find_components(sparse, sets, self.seed)
-        before = self._by_set(copy.deepcopy(model), sets, history, long)
-        history = exact_mixture(model, sets, spike, max(1, max_steps - steps), how, self.seed + 1)
-        after = self._by_set(model, sets, history, long)
-        # Where stage A ends far from the latents, or has found them exactly, stage B can do harm.
-        pairs = zip(after, before, strict=True)
-        return [_more_agreed(*pair) for pair in pairs] if long else after
-
-    def full_rank(self, which: Sequence[int]) -> list[_Trained]:
-        """Train flows of these data sets under a mixture of full rank, in which no latent rests."""
-        sets = self.sets.only([2 * self.R * i + r for i in which for r in range(self.R)])
-        model, history = full_mixture(sets, self.first.max_steps, self.first._training(False), self.seed)
-        return self._by_set(model, sets, history, False)
-
-    @torch.no_grad()
-    def _by_set(self, model: FlowModel[Any], sets: Sets, history: History, long: bool) -> list[_Trained]:
-        t, density = model(self.held[sets.seen])
-        t = t.double().cpu().numpy()
-        likelihood = density.mean(1).nan_to_num(-math.inf).reshape(-1, self.R).median(1).values.tolist()
-        parts = [range(i, i + self.R) for i in range(0, len(t), self.R)]
-        return [
-            _Trained(model, part, t[part.start : part.stop], value, history, long)
-            for part, value in zip(parts, likelihood, strict=True)
-        ]
-
-
-@torch.no_grad()
-def _likelier(model: FlowModel[Any], held: Tensor, R: int) -> list[int]:
-    """Return the members of the kind of start with the higher held-out likelihood, for every data set."""
-    likelihood = model(held)[1].mean(1).nan_to_num(-math.inf).reshape(-1, 2, R).median(-1).values
-    best = likelihood.argmax(1).tolist()
-    return [2 * R * s + R * kind + r for s, kind in enumerate(best) for r in range(R)]
+def _frequent_part(mixture: Mixture) -> tuple[Mixture, float]:
+    """Return the mixture of the components that are not rare beside that of a typical row, and their share."""
+    order = np.argsort(mixture.weights)
+    typical = mixture.weights[order][np.searchsorted(np.cumsum(mixture.weights[order]), 0.5)]
+    frequent = mixture.weights >= RARE_COMPONENT * typical
+    weights = mixture.weights[frequent]
+    part = Mixture(weights / weights.sum(), mixture.means[frequent], mixture.covariances[frequent])
+    return part, float(weights.sum())
 
 
 def _both_sides(z: NDArray[Any]) -> NDArray[Any]:
