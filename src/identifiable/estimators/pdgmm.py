@@ -41,7 +41,16 @@ from identifiable.data.simulator import Simulator
 from identifiable.errors import RecoveryWarning
 from identifiable.estimators._pdgmm_batch import FlowBatch, Trained
 from identifiable.estimators._pdgmm_priors import FullGaussians, MaskedGaussians
-from identifiable.estimators._pdgmm_training import FlowModel, Start, Training, in_parallel, start_of
+from identifiable.estimators._pdgmm_training import (
+    FEW,
+    WIDTHS_A,
+    FlowModel,
+    Start,
+    Training,
+    in_parallel,
+    slabs,
+    start_of,
+)
 from identifiable.estimators.base import (
     DOUBTFUL,
     STABLE,
@@ -62,6 +71,7 @@ Array = NDArray[np.float64]
 
 LEAST_SHARE = 0.01  # of the rows in which a latent must be active to be called used
 RARE_COMPONENT, JUDGED = 0.2, 0.9  # a component's weight beside a typical one's; share of rows to be judged
+HARDLY_RESTS = 0.85  # share of rows in which a latent of a linear start is active
 PILOT = 20_000  # rows of a simulator that units, starts and components are read off
 BLOCK = 4096  # rows that go through the flow at once outside training
 
@@ -72,7 +82,8 @@ class PDGMM(LatentModel):
     Parameters
     ----------
     n_latents : number of latents n; None: the rank of X. The latents of X with more columns are those of its first n
-        principal components. Latents that are never active, or beyond the rank of X, are reported in `unused_`.
+        principal components, columns in their own units. Latents that are never active, or beyond the rank of X, are
+        reported in `unused_`.
     n_restarts : flows of each kind of start, all trained together in one batch; the agreement of those of the better
         kind is `stability_`.
     random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
@@ -208,11 +219,19 @@ class PDGMM(LatentModel):
         return start_of(y / self.unit_, [np.c_[W[:, :n] * self.unit_, W[:, n]] for W in free + centred])
 
     def _sparse(self, X: FloatArray, seed: int) -> Array:
-        """Return the rows (n, n + 1) of a sparse unmixing of X, on reduced rows."""
+        """Return the rows (n, n + 1) of a sparse unmixing of X, on reduced rows.
+
+        A latent that hardly ever rests is a row gone wrong: then the mixture with noise, which is slower, goes on.
+        """
         n = self.n_used_
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)
             linear = SparseUnmixing(n, random_state=seed, verbose=0, device="cpu", noisy=False).fit(X)
+            if (
+                slabs(np.asarray(linear.transform(X[:FEW])[:, :n], dtype=np.float64), WIDTHS_A[0])[0].max()
+                > HARDLY_RESTS
+            ):
+                linear = SparseUnmixing(n, random_state=seed, verbose=0, device="cpu").fit(X)
         W = linear.components_[:n] @ (self.vectors_[:, :n] * self.scale_[:, None])
         rows: Array = np.c_[W, linear.components_[:n] @ self.mean_ - linear.offset_[:n]]
         return rows
@@ -325,7 +344,8 @@ class PDGMM(LatentModel):
             sentence=f"Judged are {len(mixture.weights)} components with {share:.0%} of the rows; "
             f"{len(self.mixture_.weights) - len(mixture.weights)} rare ones, mostly misread patterns, are left out.",
         )
-        found = certify(mixture, estimated=True, injective=True)
+        square = self.vectors_.shape[1] == self.n_used_  # else a projection of x, which may be blind to some latents
+        found = certify(mixture, estimated=True, injective=True if square else None)
         return Certificate(**{**vars(found), "checks": (agree, judged, *found.checks)})
 
     # -- what the fit leaves ------------------------------------------------------
@@ -372,11 +392,16 @@ class PDGMM(LatentModel):
     # -- coordinates ----------------------------------------------------------------
 
     def _reduce(self, X: FloatArray) -> None:
-        """Set the principal components of the rows, of which as many as latents go through the flow."""
+        """Set the principal components of the rows, of which as many as latents go through the flow.
+
+        Where some are left out the columns keep their units, as in every PCA: it is their variance that chooses.
+        """
         reduction = Reduction.of(X, None)
+        self.n_used_ = reduction.n if self.n_latents is None else min(self.n_latents, reduction.n)
+        if self.n_used_ < reduction.n:
+            reduction = Reduction.of(X, None, scaled=False)
         self.mean_, self.scale_ = reduction.mean, reduction.scale
         self.vectors_ = reduction.vectors[:, : reduction.n].copy()
-        self.n_used_ = reduction.n if self.n_latents is None else min(self.n_latents, reduction.n)
         self.n_masks_ = 0
         self.unit_ = float(np.sqrt(reduction.variances[: self.n_used_].mean()))
 

@@ -322,9 +322,10 @@ class Reduction:
         return len(self.variances)
 
     @classmethod
-    def of(cls, X: FloatArray, n_latents: int | None) -> "Reduction":
-        """Take them from rows X (N, d): as many as asked for, at most the rank."""
+    def of(cls, X: FloatArray, n_latents: int | None, *, scaled: bool = True) -> "Reduction":
+        """Take them from rows X (N, d): as many as asked for, at most the rank; of columns scaled to unit variance."""
         mean, scale = X.mean(0, dtype=np.float64), X.std(0, dtype=np.float64)
+        scale = scale if scaled else np.full_like(scale, np.sqrt((scale**2).mean()))
         standard = (X - mean) / scale
         values, vectors = np.linalg.eigh(standard.T @ standard / len(X))
         values, vectors = values[::-1], vectors[:, ::-1]
