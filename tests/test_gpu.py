@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from identifiable import VAE, load, save
+from identifiable import PDGMM, VAE, SparseUnmixing, load, save
 from identifiable.data import make_pdgmm, make_segments
-from identifiable.train import Plan, minimise
+from identifiable.metrics import mcc
+from identifiable.train import Anneal, Plan, minimise
 
 pytestmark = [
     pytest.mark.gpu,
@@ -60,6 +61,33 @@ def test_training_from_a_stream_resumes_exactly(tmp_path):
         minimise(net, loss, source.stream("cuda"), plan, checkpoint=path)
         ends.append(net.w.detach().clone())
     assert torch.equal(ends[0], ends[1])
+
+
+def test_a_recorded_step_is_the_step():
+    """Annealing, learning rate and `prepare` reach a recorded step: training ends where it ends without recording."""
+    data = [torch.randn(500, 3, generator=torch.Generator().manual_seed(0)).cuda()]
+    ends = []
+    for capture in (False, True):
+        net = torch.nn.Module()
+        net.w = torch.nn.Parameter(torch.zeros(2, 3, device="cuda"))
+
+        def loss(batch, step, net=net):
+            return (net.w[:, None] - step.annealed["a"] * batch[0]).square().mean((1, 2))
+
+        plan = Plan(steps=60, batch_size=100, learning_rate=0.05, anneal={"a": Anneal(1.0, 3.0)})
+        history = minimise(net, loss, data, plan, prepare=lambda b, step: (b[0] + step.number,), capture=capture)
+        ends.append((net.w.detach(), torch.as_tensor(history.loss)))
+    torch.testing.assert_close(ends[0], ends[1])
+
+
+@pytest.mark.parametrize("n", [3, 12])
+def test_many_data_sets_at_once(n):
+    samples = [make_pdgmm(2000, n=n, layers=2, random_state=seed) for seed in (2, 3)]
+    models = PDGMM(n, max_steps=300, depth=6, long=False, random_state=0, verbose=0).fit_many([s.x for s in samples])
+    for sample, model in zip(samples, models, strict=True):
+        assert model.module_.width.is_cuda
+        linear = SparseUnmixing(n, random_state=0, noisy=False).fit(sample.x)
+        assert mcc(sample.z, model.transform(sample.x)) > mcc(sample.z, linear.transform(sample.x)) - 0.01
 
 
 def test_a_million_rows_on_the_device():

@@ -466,3 +466,19 @@ def test_progress_on_a_terminal(monkeypatch, capfd, verbose, shown):
     out, err = capfd.readouterr()
     assert out == ""
     assert ("20/20" in err) == shown
+
+
+def test_prepare_changes_the_batch_before_each_step():
+    net = Free([[1.0], [2.0]])
+    seen = []
+
+    def prepare(batch, step):
+        seen.append(step.number)
+        return (batch[0] * 0 + 7.0,)
+
+    def loss(batch, step):
+        assert (batch[0] == 7.0).all()
+        return net.w.square().sum(1)
+
+    minimise(net, loss, [torch.zeros(10, 1)], Plan(steps=4, batch_size=5), prepare=prepare)
+    assert seen == [0, 1, 2, 3]
