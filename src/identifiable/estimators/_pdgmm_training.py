@@ -1,13 +1,13 @@
 r"""How the flows of `PDGMM` are trained: many at once, restarts of one data set as well as data sets of one shape.
 
-start_of            linear unmixings, from which every flow starts
-spike_and_slab      stage A: every latent for itself
-find_components     the latents of A as an affine mixture with noise: which latents, and which of them are active
-exact_mixture       stage B: the exact mixture of these components
+- `start_of`: linear unmixings, from which every flow starts.
+- `spike_and_slab`: stage A, every latent for itself.
+- `find_components`: the latents of A as an affine mixture with noise: which latents, and which of them are active.
+- `exact_mixture`: stage B, the exact mixture of these components.
+- `full_mixture`: instead of all these, where latents never rest, a mixture of full rank.
 """
 
 import math
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
+from joblib import Parallel, cpu_count, delayed
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from identifiable.estimators._pdgmm_priors import RIDGE, FullGaussians, MaskedGaussians, SpikeAndSlab, mine_masks
 from identifiable.estimators.noisy_unmixing import Refined, refine_under_noise, spikes
+from identifiable.estimators.sparse_unmixing import one_thread
 from identifiable.flows import SmoothLeakyFlow
 from identifiable.train import Anneal, Batch, Data, History, Plan, Step, minimise
 
@@ -197,10 +198,9 @@ def train(
         (x,) = batch
         if noisy:
             x = x + sets.noise * width(step)[..., None] * torch.randn(x.shape, generator=step.rng, device=x.device)
-        if isinstance(prior, MaskedGaussians) and step.number % FOLLOW_EVERY == 0:
-            prior.follow(flow(x)[0], width(step))
-        if isinstance(prior, FullGaussians) and step.number % FOLLOW_EVERY == 0:
-            prior.follow(flow(sets.rows[sets.seen, :FEW])[0], width(step))
+        if not isinstance(prior, SpikeAndSlab) and step.number % FOLLOW_EVERY == 0:
+            e = width(step)  # sets the sharpness of the flow, too
+            prior.follow(flow(x if isinstance(prior, MaskedGaussians) else sets.rows[sets.seen, :FEW])[0], e)
         return (x,)
 
     # No criterion: held-out likelihoods at different widths cannot be compared.
@@ -224,8 +224,8 @@ def full_mixture(sets: Sets, steps: int, how: Training, seed: int) -> tuple[Flow
         found.append(_likely_mixture((y[half] - y.mean(0)) / y.std(0), seed + r))
         units.append((y.mean(0), y.std(0)))
     J, n = max(len(m.weights_) for m in found), sets.rows.shape[-1]
-    weights, centres, covariances = torch.full((len(found), J), 1e-9), torch.zeros(len(found), J, n), torch.eye(n)
-    covariances = covariances.repeat(len(found), J, 1, 1)
+    weights, centres = torch.full((len(found), J), 1e-9), torch.zeros(len(found), J, n)
+    covariances = torch.eye(n).repeat(len(found), J, 1, 1)
     for r, mixture in enumerate(found):
         own = len(mixture.weights_)
         weights[r, :own], centres[r, :own], covariances[r, :own] = (
@@ -233,7 +233,7 @@ def full_mixture(sets: Sets, steps: int, how: Training, seed: int) -> tuple[Flow
         )
     mean, sd = (torch.as_tensor(np.stack(v)).float() for v in zip(*units, strict=True))
     rng = torch.Generator().manual_seed(seed)
-    flow = SmoothLeakyFlow(len(found), n, how.depth, start=torch.diag_embed(1 / sd), inner_bias=not how.long, rng=rng)
+    flow = SmoothLeakyFlow(len(found), n, how.depth, start=torch.diag_embed(1 / sd), rng=rng)
     with torch.no_grad():
         flow.bias[:, -1] -= mean / sd
     prior = FullGaussians(weights.log(), centres, covariances)
@@ -333,17 +333,11 @@ def slabs(t: Array, spike: float, steps: int = 50) -> tuple[Array, Array, Array]
 
 def in_parallel(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
     """Call function on every tuple: one after another if they are few, else on all cores."""
-    cores = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 64)
-    if len(arguments) <= 4 or cores < 4:
+    if len(arguments) <= 4 or cpu_count() < 4:
         return [_alone(function, *a) for a in arguments]
-    return list(Parallel(n_jobs=cores)(delayed(_alone)(function, *a) for a in arguments))
+    return list(Parallel(n_jobs=min(cpu_count(), 64))(delayed(_alone)(function, *a) for a in arguments))
 
 
 def _alone(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call function with torch on one thread: its products are small."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         return function(*arguments)
-    finally:
-        torch.set_num_threads(threads)

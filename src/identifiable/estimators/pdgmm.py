@@ -227,10 +227,9 @@ class PDGMM(LatentModel):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)
             linear = SparseUnmixing(n, random_state=seed, verbose=0, device="cpu", noisy=False).fit(X)
-            if (
-                slabs(np.asarray(linear.transform(X[:FEW])[:, :n], dtype=np.float64), WIDTHS_A[0])[0].max()
-                > HARDLY_RESTS
-            ):
+            latents = np.asarray(linear.transform(X[:FEW])[:, :n], dtype=np.float64)
+            share, _, _ = slabs(latents, WIDTHS_A[0])
+            if share.max() > HARDLY_RESTS:
                 linear = SparseUnmixing(n, random_state=seed, verbose=0, device="cpu").fit(X)
         W = linear.components_[:n] @ (self.vectors_[:, :n] * self.scale_[:, None])
         rows: Array = np.c_[W, linear.components_[:n] @ self.mean_ - linear.offset_[:n]]

@@ -143,7 +143,7 @@ class SparseUnmixing(LatentModel):
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d). y is ignored."""
         job = self._prepare(X)
-        with _one_thread():
+        with one_thread():
             self._finish(job, find_hyperplanes(job.sets, job.seeds, max_rounds=self.max_rounds))
         return self
 
@@ -155,7 +155,7 @@ class SparseUnmixing(LatentModel):
         """
         models: list[SparseUnmixing] = [clone(self) for _ in sets]
         jobs = [model._prepare(X) for model, X in zip(models, sets, strict=True)]
-        with _one_thread():
+        with one_thread():
             found = find_hyperplanes(
                 [one for job in jobs for one in job.sets],
                 [seed for job in jobs for seed in job.seeds],
@@ -357,7 +357,7 @@ class _Job:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Keep torch to one thread: the products are small, and threads that wait for each other cost more than they do."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
