@@ -304,8 +304,8 @@ class PDGMM(LatentModel):
 
     def active(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Return which latents are active in each row, (N, n): the mask of its most probable component."""
-        X = self._check_new_data(X)
-        moving: NDArray[np.bool_] = self._padded(self._most_probable(X)[1].astype(np.float64)) > 0.5
+        _, masks = self._most_probable(self._latents(self._check_new_data(X)))
+        moving: NDArray[np.bool_] = self._padded(masks.astype(np.float64)) > 0.5
         return moving
 
     @property
@@ -351,8 +351,8 @@ class PDGMM(LatentModel):
 
     def _set_mixture(self, X: FloatArray) -> None:
         """Read the mixture off the kept member: its masks with the moments of the rows that are theirs."""
-        z = np.asarray(self._latents(X), dtype=np.float64)
-        component, _ = self._most_probable(X)
+        latents = self._latents(X)
+        z, (component, _) = np.asarray(latents, dtype=np.float64), self._most_probable(latents)
         counts = np.bincount(component, minlength=self.n_masks_)
         masks = self._padded(self.module_.prior.masks[0].cpu().numpy()) > 0.5
         order = np.argsort(-counts, kind="stable")
@@ -374,14 +374,11 @@ class PDGMM(LatentModel):
         self.offset_ = np.asarray(self.inverse_transform(np.zeros((1, self._n_features_out))))[0]
 
     @torch.no_grad()
-    def _most_probable(self, X: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the most probable component (N,) of each row, and its mask (N, n_used_)."""
-        module, device = self._module_for(X)
-        found = []
-        for x in _blocks(X):
-            t = module.flow(self._rows(self._project(x), device, x.dtype))[0]
-            found.append(module.prior.components(t)[0].argmax(-1).cpu().numpy())
-        component = np.concatenate(found)
+    def _most_probable(self, z: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the most probable component (N,) of each row of latents, and its mask (N, n_used_)."""
+        module, device = self._module_for(z)
+        blocks = [torch.as_tensor(t, device=device) for t in _blocks(np.ascontiguousarray(z[:, : self.n_used_]))]
+        component = np.concatenate([module.prior.components(t[None])[0].argmax(-1).cpu().numpy() for t in blocks])
         return component, module.prior.masks[0].cpu().numpy()[component] > 0.5
 
     def _padded(self, z: NDArray[Any]) -> NDArray[Any]:
