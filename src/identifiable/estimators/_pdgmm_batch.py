@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from identifiable.estimators._pdgmm_priors import FullGaussians, SpikeAndSlab
+from identifiable.estimators._pdgmm_priors import FullGaussians, ShapedSlabs, SpikeAndSlab
 from identifiable.estimators._pdgmm_training import (
     FlowModel,
     Sets,
@@ -32,6 +32,9 @@ from identifiable.nets import select_members
 from identifiable.train import History
 
 SHARE_A = 0.15  # of the steps that belong to stage A
+LEAST_SKEWNESS = 1.0  # of a typical latent of a linear start, below which slabs of any shape are not tried
+SKEWED = 0.025  # nats a latent that slabs of any shape must gain to be preferred
+SAME_SPACE = 0.97  # agreement up to an affine map, of restarts without resting latents, that is believed
 LONG = 4  # times the steps of a whole short fit, in stage A alone
 
 
@@ -90,45 +93,113 @@ class FlowBatch:
 
     def fit(self, *, go_on: bool) -> list[Trained]:
         """Return the flows of each data set; go_on says whether to do more where restarts disagree."""
-        found = self.stages(range(len(self.sets.seen)), self.how)
-        unsure = [i for i, trained in enumerate(found) if go_on and trained.stability.score < STABLE]
-        if unsure:
-            for i, full in zip(unsure, self.full_rank(unsure), strict=True):
-                found[i] = full if full.likelihood > found[i].likelihood else found[i]
-            unsure = [i for i in unsure if not found[i].full_rank]
-        if unsure:
-            members = [self.kept[self.R * i + r] for i in unsure for r in range(self.R)]
-            for i, longer in zip(unsure, self.stages(members, replace(self.how, long=True)), strict=True):
-                found[i] = found[i].or_more_agreed(longer)
-        return found
+        sparse, history = spike_and_slab(self.sets, self.start, self.steps_a, self.how, self.seed, SpikeAndSlab)
+        self.kept = self.better_kind(sparse)
+        skewed = self.skewed(sparse)
+        found: dict[int, Trained] = dict(zip(skewed, self.shaped(skewed), strict=True))
+        plain = [i for i in range(len(self.held)) if i not in found]
+        if plain:
+            members = self.members(plain)
+            found |= zip(plain, self.mixture(select_members(sparse, members), members, history), strict=True)
+        unsure = [i for i, trained in sorted(found.items()) if go_on and trained.stability.score < STABLE]
+        resting = [i for i in unsure if i in plain]
+        for i, full in zip(resting, self.full_rank(resting), strict=True):
+            if full.likelihood > found[i].likelihood and full.stability.score >= SAME_SPACE:
+                found[i] = full
+        unsure = [i for i in unsure if not found[i].full_rank]
+        for i, longer in zip(unsure, self.longer(unsure), strict=True):
+            found[i] = found[i].or_more_agreed(longer)
+        return [found[i] for i in range(len(found))]
 
-    def stages(self, members: Sequence[int], how: Training) -> list[Trained]:
-        """Train these members through all stages; a short fit goes on with the likelier kind of start (`kept`)."""
-        steps = max(1, round(SHARE_A * self.max_steps))
-        sets, start = self.sets.only(members), self.start.only(members)
-        sparse, history = spike_and_slab(sets, start, LONG * self.max_steps if how.long else steps, how, self.seed)
-        if not how.long:
-            self.kept = self.likelier(sparse)
-            sets, sparse = self.sets.only(self.kept), select_members(sparse, self.kept)
+    @property
+    def steps_a(self) -> int:
+        """Steps of a short stage A."""
+        return max(1, round(SHARE_A * self.max_steps))
+
+    def members(self, which: Sequence[int]) -> list[int]:
+        """Return the members of the kept kind of start of these data sets."""
+        return [self.kept[self.R * i + r] for i in which for r in range(self.R)]
+
+    def mixture(self, sparse: FlowModel[SpikeAndSlab], members: Sequence[int], history: History) -> list[Trained]:
+        """Go on from a short stage A with the exact mixture."""
+        sets = self.sets.only(members)
         model, spike = find_components(sparse, sets, self.seed)
-        before = self.by_set(copy.deepcopy(model), sets, history, how) if how.long else []
-        history = exact_mixture(model, sets, spike, max(1, self.max_steps - steps), how, self.seed + 1)
-        after = self.by_set(model, sets, history, how)
+        history = exact_mixture(model, sets, spike, max(1, self.max_steps - self.steps_a), self.how, self.seed + 1)
+        return self.by_set(model, sets, history, self.how)
+
+    def shaped(self, which: Sequence[int]) -> list[Trained]:
+        """Train flows of these data sets with slabs of any shape, every latent for itself, and no longer than needed.
+
+        The exact mixture is Gaussian: under it the flow would bend the latents until they are. And a longer stage A
+        would bend them until they are independent.
+        """
+        if not which:
+            return []
+        members = self.members(which)
+        sets = self.sets.only(members)
+        steps = max(1, self.steps_a // 2)
+        sparse, history = spike_and_slab(sets, self.start.only(members), steps, self.how, self.seed, ShapedSlabs)
+        model, _ = find_components(sparse, sets, self.seed, refine=False)
+        return self.by_set(model, sets, history, self.how)
+
+    def longer(self, which: Sequence[int]) -> list[Trained]:
+        """Train flows of these data sets through a long stage A, and a stage B where it makes restarts agree more."""
+        if not which:
+            return []
+        members, how = self.members(which), replace(self.how, long=True)
+        sets, start = self.sets.only(members), self.start.only(members)
+        sparse, history = spike_and_slab(sets, start, LONG * self.max_steps, how, self.seed, SpikeAndSlab)
+        model, spike = find_components(sparse, sets, self.seed)
+        before = self.by_set(copy.deepcopy(model), sets, history, how)
+        history = exact_mixture(model, sets, spike, max(1, self.max_steps - self.steps_a), how, self.seed + 1)
         # Where a long stage A ends far from the latents, or has found them exactly, stage B can do harm.
-        return [b.or_more_agreed(a) for b, a in zip(after, before, strict=True)] if how.long else after
+        return [b.or_more_agreed(a) for b, a in zip(self.by_set(model, sets, history, how), before, strict=True)]
 
     def full_rank(self, which: Sequence[int]) -> list[Trained]:
         """Train flows of these data sets under a mixture of full rank, in which no latent rests."""
+        if not which:
+            return []
         sets = self.sets.only([2 * self.R * i + r for i in which for r in range(self.R)])
         model, history = full_mixture(sets, self.max_steps, self.how, self.seed)
         return self.by_set(model, sets, history, self.how)
 
     @torch.no_grad()
-    def likelier(self, model: FlowModel[SpikeAndSlab]) -> list[int]:
-        """Return the members of the kind of start with the higher held-out likelihood, for every data set."""
-        density = model(self.held[self.sets.seen])[1].mean(1).nan_to_num(-math.inf)
-        best = density.reshape(-1, 2, self.R).median(-1).values.argmax(1).tolist()
-        return [2 * self.R * s + self.R * kind + r for s, kind in enumerate(best) for r in range(self.R)]
+    def better_kind(self, model: FlowModel[SpikeAndSlab]) -> list[int]:
+        """Return the members of the better kind of start, for every data set.
+
+        It is the one with the higher held-out likelihood; where those of the two kinds overlap, the one whose restarts
+        agree more.
+        """
+        t, density = model(self.held[self.sets.seen])
+        latents = t.double().cpu().numpy().reshape(len(self.held), 2, self.R, *t.shape[1:])
+        likelihood = density.mean(1).nan_to_num(-math.inf).reshape(-1, 2, self.R).cpu().numpy()
+        kept: list[int] = []
+        for s, (values, z) in enumerate(zip(likelihood, latents, strict=True)):
+            best = int(values.min(1).argmax())
+            if self.R > 1 and values[1 - best].max() >= values[best].min():
+                best = int(np.argmax([Stability.of(kind).score for kind in z]))
+            kept += [2 * self.R * s + self.R * best + r for r in range(self.R)]
+        return kept
+
+    @torch.no_grad()
+    def skewed(self, model: FlowModel[SpikeAndSlab]) -> list[int]:
+        """Return the data sets whose active latents are not Gaussian: slabs of any shape are clearly likelier."""
+        start, held = self.start.only(self.kept), self.held[self.sets.seen[self.kept]]
+        linear = held @ start.W.to(held.device)
+        off = linear - linear.mean(1, keepdim=True)
+        skewness = (off**3).mean(1) / off.square().mean(1) ** 1.5
+        typical = skewness.abs().nan_to_num(0.0).median(1).values.reshape(-1, self.R).mean(1)
+        asked = [i for i, value in enumerate(typical.tolist()) if value > LEAST_SKEWNESS]
+        if not asked:
+            return []
+        members = self.members(asked)
+        sets, start = self.sets.only(members), self.start.only(members)
+        with torch.enable_grad():
+            shaped, _ = spike_and_slab(sets, start, self.steps_a, self.how, self.seed, ShapedSlabs)
+        held = self.held[sets.seen]
+        gain = (shaped(held)[1] - select_members(model, members)(held)[1]).mean(1).nan_to_num(0.0)
+        each = gain.reshape(-1, self.R).mean(1) / held.shape[-1]
+        return [i for i, value in zip(asked, each.tolist(), strict=True) if value > SKEWED]
 
     @torch.no_grad()
     def by_set(self, model: FlowModel[Any], sets: Sets, history: History, how: Training) -> list[Trained]:

@@ -3,6 +3,7 @@ r"""Densities of latents: of those that are often at rest, smoothed at a width e
 The first two describe t = m ⊙ v + e ε: a mask m of active latents, v ~ N(μ, C) with unit variances, ε ~ N(0, I).
 
 - `SpikeAndSlab`: independent masks and values,  Π_i [p_i N(t_i; μ_i, 1) + (1 - p_i) N(t_i; 0, e²)].
+- `ShapedSlabs`: the same with values of any law,  Π_i [p_i q_i(t_i - μ_i) + (1 - p_i) N(t_i; 0, e²)].
 - `MaskedGaussians`: the potentially degenerate mixture itself,  Σ_j w_j N(t; M_j μ, M_j C M_j + e² I), for given masks.
 - `FullGaussians`: a mixture of full rank, Σ_j w_j N(t; m_j, S_j).
 
@@ -23,6 +24,7 @@ from identifiable.densities import LOG_2PI
 LARGEST_CORRELATION = 0.92  # between latents, as far as the prior believes it
 LEAST_EIGENVALUE = 0.1  # of C: keeps the density bounded while the latents still change
 LOOKED_AT, LEAST_CLUSTER = 8000, 0.0005  # patterns that are clustered, and the share of rows that makes a cluster
+PARTS, NARROWEST_PART = 4, 0.25  # Gaussians of a shaped slab, and how narrow they may be before the slab is scaled
 RIDGE = 1e-3  # added to the variances of a full mixture
 FORGETTING = 0.3  # weight of the newest batch in w and C
 
@@ -49,6 +51,30 @@ class SpikeAndSlab(nn.Module):
         return value - 0.5 * t.shape[-1] * LOG_2PI
 
 
+class ShapedSlabs(nn.Module):
+    """Σ_i log[p_i q_i(t_i - μ_i) + (1 - p_i) N(t_i; 0, e²)], q_i a mixture of Gaussians with mean 0 and variance 1."""
+
+    def __init__(self, shares: Tensor, means: Tensor) -> None:
+        super().__init__()
+        members, n = shares.shape
+        self.logits = nn.Parameter(torch.logit(shares)[:, None])  # (R, 1, n)
+        self.means = nn.Parameter(means.clone()[:, None])
+        self.log_shares = nn.Parameter(torch.zeros(members, 1, n, PARTS))
+        self.places = nn.Parameter(torch.linspace(-0.5, 0.5, PARTS).repeat(members, 1, n, 1))
+        self.raw_widths = nn.Parameter(torch.zeros(members, 1, n, PARTS))
+
+    def forward(self, t: Tensor, e: Tensor) -> Tensor:
+        """Return the log-density (R, B) of t (R, B, n)."""
+        shares, widths = torch.softmax(self.log_shares, -1), NARROWEST_PART + softplus(self.raw_widths)
+        off = self.places - (shares * self.places).sum(-1, keepdim=True)
+        size = (shares * (widths.square() + off.square())).sum(-1, keepdim=True).sqrt()
+        u = ((t - self.means)[..., None] - off / size) / (widths / size)
+        slab = torch.logsumexp((shares * size / widths).log() - 0.5 * u.square(), -1)
+        spike = -0.5 * (t / e[..., None]).square() - e.log()[..., None]
+        value = torch.logaddexp(slab + logsigmoid(self.logits), spike + logsigmoid(-self.logits)).sum(-1)
+        return value - 0.5 * t.shape[-1] * LOG_2PI
+
+
 class _Halves:
     """The entries i <= k of symmetric n x n matrices, and where each entry of the whole is among them."""
 
@@ -63,16 +89,17 @@ class _Halves:
         entries: Tensor = P[..., self.i, self.k]
         return entries
 
-    def whole(self, half: Tensor) -> Tensor:
-        """Return (..., n, n) of halves (..., m)."""
-        entries: Tensor = half.index_select(-1, self.place.flatten())
-        return entries.reshape(*half.shape[:-1], self.n, self.n)
-
     def logits(self, t: Tensor, half: Tensor, pulled: Tensor, constants: Tensor) -> Tensor:
         """Return c_j - ½ tᵀ P_j t + v_jᵀ t, (R, B, J), for t (R, B, n), halves (R, J, m), v (R, J, n), c (R, 1, J)."""
-        share = torch.where(self.i == self.k, 0.5, 1.0).to(t.dtype)
-        products = t.index_select(-1, self.i) * (t.index_select(-1, self.k) * share)
-        return torch.baddbmm(torch.baddbmm(constants, t, pulled.mT), products, half.mT, alpha=-1)
+        columns = t.mT.contiguous()  # with the batch last whole rows are copied, not single numbers
+        share = torch.where(self.i == self.k, 0.5, 1.0).to(t.dtype)[:, None]
+        products = columns.index_select(1, self.i).mul_(share).mul_(columns.index_select(1, self.k))
+        return torch.baddbmm(torch.baddbmm(constants, t, pulled.mT), products.mT, half.mT, alpha=-1)
+
+    def pull(self, r: Tensor, half: Tensor, t: Tensor) -> Tensor:
+        """Return Σ_j r_j P_j t, (R, B, n), for r (R, B, J)."""
+        mixed = torch.bmm(half.mT, r.mT).index_select(1, self.place.flatten())
+        return (mixed.reshape(-1, self.n, self.n, t.shape[1]) * t.mT[:, None]).sum(2).mT
 
 
 @cache
@@ -90,7 +117,7 @@ class _LogMixture(torch.autograd.Function):
     def forward(ctx: Any, t: Tensor, half: Tensor, pulled: Tensor, constants: Tensor, halves: _Halves) -> Tensor:
         logits = halves.logits(t, half, pulled, constants)
         most = logits.amax(-1, keepdim=True)
-        posterior = logits.sub_(most).clamp_(min=-80.0).exp_()  # smaller numbers would be denormal, and slow
+        posterior = logits.sub_(most).clamp_(min=-40.0).exp_()  # far smaller ones would be denormal, and slow
         total = posterior.sum(-1, keepdim=True)
         ctx.save_for_backward(t, half, pulled, posterior.div_(total))
         ctx.halves = halves
@@ -101,8 +128,7 @@ class _LogMixture(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, Tensor, Tensor, None]:
         t, half, pulled, posterior = ctx.saved_tensors
         r = posterior * g[..., None]
-        pull = ctx.halves.whole(torch.bmm(r, half))  # Σ_j r_j P_j
-        dt = torch.bmm(r, pulled) - (pull * t[..., None, :]).sum(-1)
+        dt = torch.bmm(r, pulled) - ctx.halves.pull(r, half, t)
         return dt, None, torch.bmm(r.mT, t), r.sum(1, keepdim=True), None
 
 
@@ -112,7 +138,8 @@ class MaskedGaussians(nn.Module):
     masks: Tensor
     log_weights: Tensor
     correlations: Tensor
-    precisions: Tensor  # their upper halves, (R, J, n (n + 1) / 2)
+    precisions: Tensor  # P_j, (R, J, n, n)
+    halves: Tensor  # their upper halves, (R, J, n (n + 1) / 2)
     constants: Tensor
 
     def __init__(self, masks: Tensor, log_weights: Tensor, means: Tensor) -> None:
@@ -124,7 +151,8 @@ class MaskedGaussians(nn.Module):
             ("masks", masks),
             ("log_weights", log_weights),
             ("correlations", eye.clone()),
-            ("precisions", torch.zeros(members, J, n * (n + 1) // 2, device=masks.device)),
+            ("precisions", torch.zeros(members, J, n, n, device=masks.device)),
+            ("halves", torch.zeros(members, J, n * (n + 1) // 2, device=masks.device)),
             ("constants", torch.zeros(members, 1, J, device=masks.device)),
         ):
             self.register_buffer(name, value)
@@ -132,7 +160,7 @@ class MaskedGaussians(nn.Module):
     def components(self, t: Tensor) -> Tensor:
         """Return log w_j N(t; ...) up to a constant, (R, B, J)."""
         constants, pulled = self._linear_part()
-        return self._halves.logits(t, self.precisions, pulled, constants)
+        return self._halves.logits(t, self.halves, pulled, constants)
 
     @property
     def _halves(self) -> _Halves:
@@ -141,14 +169,14 @@ class MaskedGaussians(nn.Module):
     def _linear_part(self) -> tuple[Tensor, Tensor]:
         """Return log w_j - ½ log det - ½ m_jᵀ P_j m_j, (R, 1, J), and P_j m_j, (R, J, n), for means m_j."""
         means = self.masks * self.means
-        pulled = (self._halves.whole(self.precisions) @ means[..., None])[..., 0]
+        pulled = (self.precisions @ means[..., None])[..., 0]
         return self.constants - 0.5 * (pulled * means).sum(-1)[:, None], pulled
 
     def forward(self, t: Tensor, e: Tensor) -> Tensor:
         """Return the log-density (R, B) of t (R, B, n), at the width last set: e is for the eye."""
         constants, pulled = self._linear_part()
         value: Tensor = _LogMixture.apply(  # type: ignore[no-untyped-call]
-            t, self.precisions, pulled, constants, self._halves
+            t, self.halves, pulled, constants, self._halves
         )
         return value - 0.5 * t.shape[-1] * LOG_2PI
 
@@ -158,7 +186,8 @@ class MaskedGaussians(nn.Module):
         n = self.means.shape[-1]
         masked = self.correlations[:, None] * self.masks[..., :, None] * self.masks[..., None, :]
         factor = torch.linalg.cholesky(masked + e.square()[..., None, None] * torch.eye(n, device=masked.device))
-        self.precisions.copy_(self._halves.half(torch.cholesky_inverse(factor)))
+        self.precisions.copy_(torch.cholesky_inverse(factor))
+        self.halves.copy_(self._halves.half(self.precisions))
         log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         self.constants.copy_((self.log_weights - log_det)[:, None])
 

@@ -21,7 +21,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from torch import Tensor, nn
 
-from identifiable.estimators._pdgmm_priors import RIDGE, FullGaussians, MaskedGaussians, SpikeAndSlab, mine_masks
+from identifiable.estimators._pdgmm_priors import (
+    RIDGE,
+    FullGaussians,
+    MaskedGaussians,
+    ShapedSlabs,
+    SpikeAndSlab,
+    mine_masks,
+)
 from identifiable.estimators.noisy_unmixing import Refined, refine_under_noise, spikes
 from identifiable.estimators.sparse_unmixing import one_thread
 from identifiable.flows import SmoothLeakyFlow
@@ -34,13 +41,16 @@ WIDEST, NARROWEST = (0.12, 0.4), (0.02, 0.2)  # bounds of e at the start and the
 ABOVE, BELOW = 1.2, 0.5  # e at the start and the end of stage B, in widths of the spikes after stage A
 SHARPEST, SHARPNESS = 200.0, 3.0  # β = min(200, 3 / e)
 RATE_A, LONG_RATE_B = 2.0, 0.3  # times the learning rate, in stage A and in stage B of a long fit
+RATE_COLUMNS = 20  # columns beyond which the rate falls: a step moves a matrix by as much as it has columns
 FOLLOW_EVERY = 25  # steps between two looks at w and C
+SETTLING = 20  # looks at w and C that settle them for given latents
 FULL_WIDTHS = 0.3, 0.03  # set the sharpness of a flow whose prior has no width
 COMPONENTS = 1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32  # of a mixture of full rank, as they are tried
 MASKS_PER_LATENT = 8
 CAPTURED = 10  # columns up to which a step is recorded on a GPU: the determinants of larger matrices cannot be
 SHOWN = 10_000  # rows that show the components
 RARE = 0.12  # mean share of active latents below which training adds noise
+HARDLY_RESTS, RESTS_LESS = 0.75, 1.4  # share of rows in which a latent that went wrong is active; times the median
 FEW = 5000  # rows that are enough for scales
 
 
@@ -115,7 +125,28 @@ def start_of(y: Array, unmixings: Sequence[Array]) -> Start:
     return Start(*(torch.as_tensor(np.stack(v)).float() for v in zip(*found, strict=True)))
 
 
-Prior = TypeVar("Prior", SpikeAndSlab, MaskedGaussians, FullGaussians)
+def goes_wrong(y: Array, rows: Array, other: Array) -> bool:
+    """Whether an unmixing (n, n + 1) of y (N, n) is worth another try: likelier than another, with a row gone wrong.
+
+    Such a row is a latent that hardly ever rests, or much less than the others. The unmixing is the likelier one if
+    its latents are so as independent spikes and slabs.
+    """
+
+    def density(W: Array) -> tuple[Array, float]:
+        t = y @ W[:, :-1].T + W[:, -1]
+        share, mean, size = slabs(t, WIDTHS_A[0])
+        moving = share * np.exp(-0.5 * ((t - mean) / size) ** 2)
+        resting = (1 - share) * np.exp(-0.5 * (t / (WIDTHS_A[0] * size)) ** 2) / WIDTHS_A[0]
+        value = np.log((moving + resting) / size + 1e-300).sum(1).mean() + np.linalg.slogdet(W[:, :-1])[1]
+        return share, float(value)
+
+    share, likelihood = density(rows)
+    uneven = share.max() > min(HARDLY_RESTS, max(0.5, RESTS_LESS * float(np.median(share))))
+    return uneven and likelihood >= density(other)[1]
+
+
+Prior = TypeVar("Prior", SpikeAndSlab, ShapedSlabs, MaskedGaussians, FullGaussians)
+Sparse = TypeVar("Sparse", SpikeAndSlab, ShapedSlabs)
 
 
 class FlowModel(nn.Module, Generic[Prior]):
@@ -152,14 +183,14 @@ class Training:
 
 
 def spike_and_slab(
-    sets: Sets, start: Start, steps: int, how: Training, seed: int
-) -> tuple[FlowModel[SpikeAndSlab], History]:
+    sets: Sets, start: Start, steps: int, how: Training, seed: int, slab: type[Sparse]
+) -> tuple[FlowModel[Sparse], History]:
     """Stage A: train flows from their linear starts, every latent for itself."""
     rng = torch.Generator().manual_seed(seed)
     flow = SmoothLeakyFlow(len(start.W), start.W.shape[-1], how.depth, start=start.W, inner_bias=not how.long, rng=rng)
     with torch.no_grad():
         flow.bias[:, -1] += start.b
-    model = FlowModel(flow, SpikeAndSlab(start.shares, start.means), torch.ones(len(start.W), 1))
+    model = FlowModel(flow, slab(start.shares, start.means), torch.ones(len(start.W), 1))
     model = model.to(sets.rows.device)
     start_width, end_width = (torch.full_like(model.width, e) for e in WIDTHS_A)
     return model, train(model, sets, steps, start_width, end_width, RATE_A * how.learning_rate, how, seed)
@@ -198,12 +229,13 @@ def train(
         (x,) = batch
         if noisy:
             x = x + sets.noise * width(step)[..., None] * torch.randn(x.shape, generator=step.rng, device=x.device)
-        if not isinstance(prior, SpikeAndSlab) and step.number % FOLLOW_EVERY == 0:
+        if isinstance(prior, MaskedGaussians | FullGaussians) and step.number % FOLLOW_EVERY == 0:
             e = width(step)  # sets the sharpness of the flow, too
             prior.follow(flow(x if isinstance(prior, MaskedGaussians) else sets.rows[sets.seen, :FEW])[0], e)
         return (x,)
 
     # No criterion: held-out likelihoods at different widths cannot be compared.
+    rate = rate * min(1.0, RATE_COLUMNS / flow.weight.shape[-1])
     plan = Plan(steps, how.batch_size, rate, clip=5.0, anneal={"done": Anneal(0.0, 1.0, geometric=False)})
     capture = flow.weight.shape[-1] <= CAPTURED
     history = minimise(
@@ -217,12 +249,13 @@ def train(
 
 def full_mixture(sets: Sets, steps: int, how: Training, seed: int) -> tuple[FlowModel[FullGaussians], History]:
     """Train flows from standardised rows under a mixture of full rank, of as many components as BIC finds there."""
-    units, found = [], []
+    units, parts = [], []
     for r, s in enumerate(sets.seen.tolist()):
         y = sets.rows[s].double().cpu().numpy()
         half = np.random.default_rng([seed, r]).permutation(len(y))[: min(FEW, (len(y) + 1) // 2)]
-        found.append(_likely_mixture((y[half] - y.mean(0)) / y.std(0), seed + r))
+        parts.append(((y[half] - y.mean(0)) / y.std(0), seed + r))
         units.append((y.mean(0), y.std(0)))
+    found = in_parallel(_likely_mixture, parts)
     J, n = max(len(m.weights_) for m in found), sets.rows.shape[-1]
     weights, centres = torch.full((len(found), J), 1e-9), torch.zeros(len(found), J, n)
     covariances = torch.eye(n).repeat(len(found), J, 1, 1)
@@ -258,18 +291,22 @@ def _likely_mixture(y: Array, seed: int) -> GaussianMixture:
 
 
 @torch.no_grad()
-def find_components(model: FlowModel[SpikeAndSlab], sets: Sets, seed: int) -> tuple[FlowModel[MaskedGaussians], Tensor]:
+def find_components(
+    model: FlowModel[Any], sets: Sets, seed: int, *, refine: bool = True
+) -> tuple[FlowModel[MaskedGaussians], Tensor]:
     """Read the latents of stage A as an affine mixture with noise; return the model of stage B and its spikes (R, 1).
 
     Independent spikes and slabs leave latents mixed that are not independent: f(x) is then close to an affine function
     of the latents but not to the latents. That affine map is found by `refine_under_noise`, patterns of activity and
-    correlations with it, and taken into the flow. Where it finds none, the patterns are those of the latents as they
-    are.
+    correlations with it, and taken into the flow. Where it finds none, or is not to be looked for, the patterns are
+    those of the latents as they are.
     """
     n = model.prior.means.shape[-1]
     t = model.flow(sets.rows[sets.seen, :SHOWN])[0]
     latents = t.double().cpu().numpy()
-    found = in_parallel(refine_latents, [(z, seed + r) for r, z in enumerate(latents)])
+    found: list[Refined | None] = [None] * len(latents)
+    if refine:
+        found = in_parallel(refine_latents, [(z, seed + r) for r, z in enumerate(latents)])
     W, b, spike = torch.zeros(len(latents), n, n), torch.zeros(len(latents), n), torch.zeros(len(latents), 1)
     means = torch.zeros_like(b)
     for r, (z, refined) in enumerate(zip(latents, found, strict=True)):
@@ -289,6 +326,9 @@ def find_components(model: FlowModel[SpikeAndSlab], sets: Sets, seed: int) -> tu
             prior.correlations[r] = torch.as_tensor(refined.covariance / np.outer(sd, sd))
     found_model = FlowModel(model.flow, prior, spike.clamp(*NARROWEST)).to(device)
     prior.set_width(found_model.width)
+    if not refine:
+        for _ in range(SETTLING):
+            prior.follow(t[:, :FEW], found_model.width)
     return found_model, spike.to(device)
 
 

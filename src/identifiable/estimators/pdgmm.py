@@ -43,12 +43,11 @@ from identifiable.estimators._pdgmm_batch import FlowBatch, Trained
 from identifiable.estimators._pdgmm_priors import FullGaussians, MaskedGaussians
 from identifiable.estimators._pdgmm_training import (
     FEW,
-    WIDTHS_A,
     FlowModel,
     Start,
     Training,
+    goes_wrong,
     in_parallel,
-    slabs,
     start_of,
 )
 from identifiable.estimators.base import (
@@ -71,7 +70,6 @@ Array = NDArray[np.float64]
 
 LEAST_SHARE = 0.01  # of the rows in which a latent must be active to be called used
 RARE_COMPONENT, JUDGED = 0.2, 0.9  # a component's weight beside a typical one's; share of rows to be judged
-HARDLY_RESTS = 0.85  # share of rows in which a latent of a linear start is active
 PILOT = 20_000  # rows of a simulator that units, starts and components are read off
 BLOCK = 4096  # rows that go through the flow at once outside training
 
@@ -210,27 +208,22 @@ class PDGMM(LatentModel):
 
     def _linear_starts(self, X: FloatArray, y: Array, seed: int) -> Start:
         """Return the linear starts of all restarts: those with free rest values first."""
-        n, half = self.n_used_, (len(X) + 1) // 2
-        sd = y.std(0)
+        half, sd = (len(X) + 1) // 2, y.std(0)
         halves = [np.arange(len(X))]
         halves += [np.random.default_rng([seed, r]).permutation(len(X))[:half] for r in range(1, self.n_restarts)]
-        free = [self._sparse(X[rows], seed + r) for r, rows in enumerate(halves)]
         centred = [centred_rows(y[rows] / sd, seed + r) / np.r_[sd, 1.0] for r, rows in enumerate(halves)]
-        return start_of(y / self.unit_, [np.c_[W[:, :n] * self.unit_, W[:, n]] for W in free + centred])
+        free = [self._sparse(X[rows], seed + r, noisy=False) for r, rows in enumerate(halves)]
+        for r, rows in enumerate(halves):
+            if goes_wrong(y[:FEW], free[r], centred[r]):
+                free[r] = self._sparse(X[rows], seed + r, noisy=True)
+        return start_of(y / self.unit_, [np.c_[W[:, :-1] * self.unit_, W[:, -1]] for W in free + centred])
 
-    def _sparse(self, X: FloatArray, seed: int) -> Array:
-        """Return the rows (n, n + 1) of a sparse unmixing of X, on reduced rows.
-
-        A latent that hardly ever rests is a row gone wrong: then the mixture with noise, which is slower, goes on.
-        """
+    def _sparse(self, X: FloatArray, seed: int, *, noisy: bool) -> Array:
+        """Return the rows (n, n + 1) of a sparse unmixing of X, on reduced rows."""
         n = self.n_used_
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)
-            linear = SparseUnmixing(n, random_state=seed, verbose=0, device="cpu", noisy=False).fit(X)
-            latents = np.asarray(linear.transform(X[:FEW])[:, :n], dtype=np.float64)
-            share, _, _ = slabs(latents, WIDTHS_A[0])
-            if share.max() > HARDLY_RESTS:
-                linear = SparseUnmixing(n, random_state=seed, verbose=0, device="cpu").fit(X)
+            linear = SparseUnmixing(n, random_state=seed, verbose=0, device="cpu", noisy=noisy).fit(X)
         W = linear.components_[:n] @ (self.vectors_[:, :n] * self.scale_[:, None])
         rows: Array = np.c_[W, linear.components_[:n] @ self.mean_ - linear.offset_[:n]]
         return rows
