@@ -212,7 +212,7 @@ def test_the_mixture_follows_the_latents():
 
 def test_masks_are_the_most_frequent_patterns():
     t = torch.tensor([[[1.0, 0.0]] * 3 + [[1.0, 1.0]] * 5 + [[0.0, 1.0]], [[0.0, 1.0]] * 9])
-    masks, log_weights = mine_masks(t, 0.5, 2)
+    masks, log_weights = mine_masks(t.abs() > 0.5, 2)
     assert masks[0].tolist() == [[1, 1], [1, 0]]
     assert log_weights[0].exp().tolist() == pytest.approx([5 / 8, 3 / 8])
     assert masks[1].tolist() == [[0, 1], [1, 1]]
@@ -224,7 +224,7 @@ def test_patterns_with_mistakes_are_still_one_pattern():
     rng = torch.Generator().manual_seed(0)
     truth = torch.rand(6, 40, generator=rng) < 0.5
     active = truth[torch.arange(3000) % 6] ^ (torch.rand(3000, 40, generator=rng) < 0.05)
-    masks, log_weights = mine_masks(active.float()[None], 0.5, 100)
+    masks, log_weights = mine_masks(active[None], 100)
     heavy = masks[0][log_weights[0].exp() > 0.1].bool()
     assert {tuple(m.tolist()) for m in heavy} == {tuple(m.tolist()) for m in truth}
 

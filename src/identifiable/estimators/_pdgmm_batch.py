@@ -31,11 +31,12 @@ from identifiable.metrics import r2
 from identifiable.nets import select_members
 from identifiable.train import History
 
-SHARE_A = 0.15  # of the steps that belong to stage A
+SHARE_A = 0.12  # of the steps that belong to stage A
 LEAST_SKEWNESS = 1.0  # of a typical latent of a linear start, below which slabs of any shape are not tried
+SHORT_A = 0.4  # of the steps of stage A, where it is the last stage
 SKEWED = 0.025  # nats a latent that slabs of any shape must gain to be preferred
 SAME_SPACE = 0.97  # agreement up to an affine map, of restarts without resting latents, that is believed
-LONG = 4  # times the steps of a whole short fit, in stage A alone
+LONG = 2.5  # times the steps of a whole short fit, in stage A alone
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class FlowBatch:
             return []
         members = self.members(which)
         sets = self.sets.only(members)
-        steps = max(1, self.steps_a // 2)
+        steps = max(1, round(SHORT_A * self.steps_a))
         sparse, history = spike_and_slab(sets, self.start.only(members), steps, self.how, self.seed, ShapedSlabs)
         model, _ = find_components(sparse, sets, self.seed, refine=False)
         return self.by_set(model, sets, history, self.how)
@@ -148,7 +149,7 @@ class FlowBatch:
             return []
         members, how = self.members(which), replace(self.how, long=True)
         sets, start = self.sets.only(members), self.start.only(members)
-        sparse, history = spike_and_slab(sets, start, LONG * self.max_steps, how, self.seed, SpikeAndSlab)
+        sparse, history = spike_and_slab(sets, start, round(LONG * self.max_steps), how, self.seed, SpikeAndSlab)
         model, spike = find_components(sparse, sets, self.seed)
         before = self.by_set(copy.deepcopy(model), sets, history, how)
         history = exact_mixture(model, sets, spike, max(1, self.max_steps - self.steps_a), how, self.seed + 1)

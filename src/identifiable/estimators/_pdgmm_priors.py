@@ -23,8 +23,9 @@ from identifiable.densities import LOG_2PI
 
 LARGEST_CORRELATION = 0.92  # between latents, as far as the prior believes it
 LEAST_EIGENVALUE = 0.1  # of C: keeps the density bounded while the latents still change
-LOOKED_AT, LEAST_CLUSTER = 8000, 0.0005  # patterns that are clustered, and the share of rows that makes a cluster
+LOOKED_AT, LEAST_CLUSTER = 4000, 0.0005  # patterns that are clustered, and the share of rows that makes a cluster
 PARTS, NARROWEST_PART = 4, 0.25  # Gaussians of a shaped slab, and how narrow they may be before the slab is scaled
+BERNOULLI_STEPS = 20  # of EM
 RIDGE = 1e-3  # added to the variances of a full mixture
 FORGETTING = 0.3  # weight of the newest batch in w and C
 
@@ -274,22 +275,43 @@ class FullGaussians(nn.Module):
         self.constants.copy_((self.log_weights - log_det - square)[:, None])
 
 
-def mine_masks(t: Tensor, threshold: float, most: int) -> tuple[Tensor, Tensor]:
-    """Return frequent patterns |t| > threshold of latents t (R, N, n): masks (R, J, n), log-weights (R, J).
+def mine_masks(active: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """Return frequent patterns of which latents are active (R, N, n), at most so many: masks (R, J, n), log-weights.
 
-    With many latents hardly a row shows its pattern without a mistake: patterns that differ in few latents are one, in
-    which each latent is what it is in most of the rows. Members with fewer than J patterns are filled up with full
-    masks of no weight.
+    With many latents hardly a row shows its pattern without a mistake: patterns that differ in few latents are one, and
+    a mixture of Bernoulli laws, fitted from these on, says which latents are active in it. Members with fewer than J
+    patterns are filled up with full masks of no weight.
     """
-    members, _, n = t.shape
-    found = [_cluster(row.abs() > threshold, max(0, (n - 10) // 5), most) for row in t]
+    members, _, n = active.shape
+    found = [_cluster(rows, max(0, (n - 10) // 5), most) for rows in active]
+    if n > 10:
+        found = [_bernoulli_mixture(rows, *clusters) for rows, clusters in zip(active, found, strict=True)]
     J = max(len(patterns) for patterns, _ in found)
-    masks = torch.ones(members, J, n, device=t.device)
-    weights = torch.full((members, J), 1e-9, device=t.device)
+    masks = torch.ones(members, J, n, device=active.device)
+    weights = torch.full((members, J), 1e-9, device=active.device)
     for r, (patterns, counts) in enumerate(found):
         masks[r, : len(counts)] = patterns.to(masks.dtype)
         weights[r, : len(counts)] = counts / counts.sum()
     return masks, weights.log()
+
+
+def _bernoulli_mixture(active: Tensor, patterns: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Fit Σ_j w_j Π_i π_ji^{a_i} (1 - π_ji)^{1 - a_i} to rows a (N, n) by EM; return π > ½ (J, n) and N w (J,).
+
+    It starts at the given patterns and counts. Patterns of hardly any rows are left out, equal ones are one.
+    """
+    rows = active.to(torch.float32)
+    pi, mass = torch.where(patterns, 0.85, 0.15), counts.to(torch.float32)
+    for _ in range(BERNOULLI_STEPS):
+        logits = (mass / mass.sum()).log() + rows @ (pi / (1 - pi)).log().T + (1 - pi).log().sum(1)
+        posterior = torch.softmax(logits, 1)
+        mass = posterior.sum(0) + 1e-9
+        pi = ((posterior.T @ rows + 0.5) / (mass[:, None] + 1)).clamp(0.03, 0.97)
+    seen = mass >= LEAST_CLUSTER * len(rows)
+    if not bool(seen.any()):
+        return patterns, counts
+    patterns, place = torch.unique(pi[seen] > 0.5, dim=0, return_inverse=True)
+    return patterns, torch.zeros(len(patterns), device=rows.device).index_add_(0, place, mass[seen])
 
 
 def _cluster(active: Tensor, radius: int, most: int) -> tuple[Tensor, Tensor]:

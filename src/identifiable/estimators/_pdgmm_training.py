@@ -41,7 +41,7 @@ WIDEST, NARROWEST = (0.12, 0.4), (0.02, 0.2)  # bounds of e at the start and the
 ABOVE, BELOW = 1.2, 0.5  # e at the start and the end of stage B, in widths of the spikes after stage A
 SHARPEST, SHARPNESS = 200.0, 3.0  # β = min(200, 3 / e)
 RATE_A, LONG_RATE_B = 2.0, 0.3  # times the learning rate, in stage A and in stage B of a long fit
-RATE_COLUMNS = 20  # columns beyond which the rate falls: a step moves a matrix by as much as it has columns
+MANY_COLUMNS = 20  # beyond which the rate falls and the steps grow: a step moves a matrix by as much as it has columns
 FOLLOW_EVERY = 25  # steps between two looks at w and C
 SETTLING = 20  # looks at w and C that settle them for given latents
 FULL_WIDTHS = 0.3, 0.03  # set the sharpness of a flow whose prior has no width
@@ -235,8 +235,14 @@ def train(
         return (x,)
 
     # No criterion: held-out likelihoods at different widths cannot be compared.
-    rate = rate * min(1.0, RATE_COLUMNS / flow.weight.shape[-1])
-    plan = Plan(steps, how.batch_size, rate, clip=5.0, anneal={"done": Anneal(0.0, 1.0, geometric=False)})
+    slower = max(1.0, flow.weight.shape[-1] / MANY_COLUMNS)
+    plan = Plan(
+        round(slower * steps),
+        how.batch_size,
+        rate / slower,
+        clip=5.0,
+        anneal={"done": Anneal(0.0, 1.0, geometric=False)},
+    )
     capture = flow.weight.shape[-1] <= CAPTURED
     history = minimise(
         model, loss, sets.batches(), plan, seed=seed, prepare=prepare, capture=capture, verbose=how.verbose
@@ -308,18 +314,19 @@ def find_components(
     if refine:
         found = in_parallel(refine_latents, [(z, seed + r) for r, z in enumerate(latents)])
     W, b, spike = torch.zeros(len(latents), n, n), torch.zeros(len(latents), n), torch.zeros(len(latents), 1)
-    means = torch.zeros_like(b)
+    means, active = torch.zeros_like(b), torch.zeros(latents.shape, dtype=torch.bool)
     for r, (z, refined) in enumerate(zip(latents, found, strict=True)):
         rows = np.c_[np.eye(n), np.zeros(n)] if refined is None else refined.rows
         z = z @ rows[:, :n].T + rows[:, n]
         _, mean, size = slabs(z[:FEW], WIDTHS_A[1])
-        width, _, scale, _ = spikes(z[:FEW])
+        width, _, scale, moving = spikes(z)
         W[r], b[r] = torch.as_tensor(rows[:, :n].T / size), torch.as_tensor(rows[:, n] / size)
-        means[r], spike[r] = torch.as_tensor(mean / size), float(np.median(width / scale))
+        means[r], active[r] = torch.as_tensor(mean / size), torch.as_tensor(moving > 0.5)
+        spike[r] = float(np.median(width / scale))
     device = t.device
     model.flow.then(W.to(device), b.to(device))
     t = t @ W.to(device) + b[:, None].to(device)
-    prior = MaskedGaussians(*_masks(t, found, spike), means[:, None].to(device))
+    prior = MaskedGaussians(*_masks(active.to(device), found), means[:, None].to(device))
     for r, refined in enumerate(found):
         if refined is not None:
             sd = np.sqrt(np.diag(refined.covariance))
@@ -339,14 +346,14 @@ def refine_latents(z: Array, seed: int) -> Refined | None:
     return found if found.gain > 0 else None
 
 
-def _masks(t: Tensor, found: Sequence[Refined | None], spike: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the masks (R, J, n) of stage B and their log-weights: those found, else those the latents t show."""
-    n = t.shape[-1]
+def _masks(active: Tensor, found: Sequence[Refined | None]) -> tuple[Tensor, Tensor]:
+    """Return the masks (R, J, n) of stage B and their log-weights: those found, else those that (R, N, n) show."""
+    n = active.shape[-1]
     most = MASKS_PER_LATENT * n
-    shown, log_weights = mine_masks(t, float(2 * spike.median().clamp(0.04, WIDTHS_A[1])), most)
+    shown, log_weights = mine_masks(active, most)
     J = max([shown.shape[1], *(min(most, len(f.patterns)) for f in found if f is not None)])
-    masks = torch.ones(len(found), J, n, device=t.device)
-    weights = torch.full((len(found), J), math.log(1e-9), device=t.device)
+    masks = torch.ones(len(found), J, n, device=active.device)
+    weights = torch.full((len(found), J), math.log(1e-9), device=active.device)
     for r, refined in enumerate(found):
         if refined is None:
             masks[r, : shown.shape[1]], weights[r, : shown.shape[1]] = shown[r], log_weights[r]

@@ -88,7 +88,7 @@ class PDGMM(LatentModel):
     device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
     verbose : 1 shows a progress bar on a terminal, 0 nothing.
     depth : layers of the flow.
-    max_steps : of a short fit; a long one takes four times as many in its first stage.
+    max_steps : of a short fit, more beyond 20 latents; a long one takes 2.5 times as many in its first stage.
     batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
     long : whether to go on where the restarts disagree: with a mixture of full rank, and with a longer training.
 
@@ -151,7 +151,7 @@ class PDGMM(LatentModel):
         device: str = "auto",
         verbose: int = 1,
         depth: int = 24,
-        max_steps: int = 2600,
+        max_steps: int = 4200,
         batch_size: int = 512,
         learning_rate: float = 1e-2,
         long: bool = True,
