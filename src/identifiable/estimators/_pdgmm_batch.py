@@ -190,7 +190,8 @@ class FlowBatch:
         off = linear - linear.mean(1, keepdim=True)
         skewness = (off**3).mean(1) / off.square().mean(1) ** 1.5
         typical = skewness.abs().nan_to_num(0.0).median(1).values.reshape(-1, self.R).mean(1)
-        asked = [i for i, value in enumerate(typical.tolist()) if value > LEAST_SKEWNESS]
+        rare = start.rare.reshape(-1, self.R).any(1).tolist()  # a latent that mostly rests is skewed by that alone
+        asked = [i for i, value in enumerate(typical.tolist()) if value > LEAST_SKEWNESS and not rare[i]]
         if not asked:
             return []
         members = self.members(asked)

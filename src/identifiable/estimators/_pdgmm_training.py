@@ -41,7 +41,7 @@ WIDEST, NARROWEST = (0.12, 0.4), (0.02, 0.2)  # bounds of e at the start and the
 ABOVE, BELOW = 1.2, 0.5  # e at the start and the end of stage B, in widths of the spikes after stage A
 SHARPEST, SHARPNESS = 200.0, 3.0  # β = min(200, 3 / e)
 RATE_A, LONG_RATE_B = 2.0, 0.3  # times the learning rate, in stage A and in stage B of a long fit
-MANY_COLUMNS = 20  # beyond which the rate falls and the steps grow: a step moves a matrix by as much as it has columns
+FEW_COLUMNS, MANY_COLUMNS, STEPS = 10, 20, 4200  # between which a short fit takes so many steps
 FOLLOW_EVERY = 25  # steps between two looks at w and C
 SETTLING = 20  # looks at w and C that settle them for given latents
 FULL_WIDTHS = 0.3, 0.03  # set the sharpness of a flow whose prior has no width
@@ -113,6 +113,18 @@ class Start:
     def join(cls, starts: "Sequence[Start]") -> "Start":
         """Return the starts of all."""
         return cls(*(torch.cat([getattr(s, k) for s in starts]) for k in ("W", "b", "shares", "means")))
+
+
+def steps_for(n: int) -> int:
+    """Return the steps of a short fit of n latents.
+
+    Few latents train soon, and then too far: the flow goes on to bend what is right. Many need a smaller rate, since a
+    step moves a matrix by as much as it has columns, and more steps.
+
+    >>> [steps_for(n) for n in (2, 5, 10, 20, 40)]
+    [840, 2100, 4200, 4200, 5940]
+    """
+    return round(STEPS * min(1.0, n / FEW_COLUMNS) * math.sqrt(max(1.0, n / MANY_COLUMNS)))
 
 
 def start_of(y: Array, unmixings: Sequence[Array]) -> Start:
