@@ -41,14 +41,27 @@ LONG = 2.5  # times the steps of a whole short fit, in stage A alone
 
 @dataclass(frozen=True)
 class Trained:
-    """Flows of one data set: members of a model, their latents (R, M, n) and likelihood of held-out rows."""
+    """Flows of one data set: members of a model, their latents (R, M, n) and log-likelihoods (R,) of held-out rows."""
 
     model: FlowModel[Any]
     members: range
     latents: NDArray[Any]
-    likelihood: float
+    likelihoods: NDArray[Any]
     history: History
     long: bool
+
+    @property
+    def likelihood(self) -> float:
+        """That of a typical restart."""
+        return float(np.median(self.likelihoods))
+
+    @property
+    def kept(self) -> int:
+        """The restart that agrees most with the others; of those that agree equally, as two always do, the likelier."""
+        agreement = self.stability.agreement
+        if len(agreement) == 1:
+            return 0
+        return int(np.where(agreement >= agreement.max() - 1e-9, self.likelihoods, -np.inf).argmax())
 
     @property
     def full_rank(self) -> bool:
@@ -208,9 +221,9 @@ class FlowBatch:
         """Return the flows of each data set."""
         t, density = model(self.held[sets.seen])
         t = t.double().cpu().numpy()
-        likelihood = density.mean(1).nan_to_num(-math.inf).reshape(-1, self.R).median(1).values.tolist()
+        likelihoods = density.mean(1).nan_to_num(-math.inf).reshape(-1, self.R).cpu().numpy()
         parts = [range(i, i + self.R) for i in range(0, len(t), self.R)]
         return [
             Trained(model, part, t[part.start : part.stop], value, history, how.long)
-            for part, value in zip(parts, likelihood, strict=True)
+            for part, value in zip(parts, likelihoods, strict=True)
         ]

@@ -231,11 +231,11 @@ class PDGMM(LatentModel):
         return rows
 
     def _keep(self, trained: Trained, X: FloatArray) -> None:
-        """Take the restart that agrees most with the others, and set what is read off it."""
+        """Take the restart to keep, and set what is read off it."""
         self.trained_long_, self.history_ = trained.long, trained.history
         self.full_rank_ = trained.full_rank
-        kept = self._settle(trained.latents, trained.stability)
-        self.module_ = select_member(trained.model, trained.members[kept])
+        self._settle(trained.latents, trained.stability)
+        self.module_ = select_member(trained.model, trained.members[trained.kept])
         self.n_masks_ = self.module_.prior.masks.shape[1]
         self._set_mixture(X)
 
