@@ -72,7 +72,7 @@ def test_score_is_a_density_in_the_units_of_the_data():
 def test_more_columns_than_latents_and_more_latents_than_there_are():
     sample = make_pdgmm(3000, n=3, layers=1, random_state=0)
     wide = sample.x @ np.random.default_rng(0).normal(size=(3, 5))
-    model = PDGMM(4, n_restarts=2, max_steps=300, depth=4, long=False, random_state=0, verbose=0).fit(wide)
+    model = PDGMM(4, n_restarts=2, max_steps=600, depth=4, long=False, random_state=0, verbose=0).fit(wide)
     z = model.transform(wide)
     assert z.shape == (3000, 4)
     assert model.unused_ == (3,)

@@ -32,10 +32,10 @@ from identifiable.nets import select_members
 from identifiable.train import History
 
 SHARE_A = 0.12  # of the steps that belong to stage A
-LEAST_SKEWNESS = 1.0  # of a typical latent of a linear start, below which slabs of any shape are not tried
 SHORT_A = 0.4  # of the steps of stage A, where it is the last stage
-SKEWED = 0.025  # nats a latent that slabs of any shape must gain to be preferred
-SAME_SPACE = 0.97  # agreement up to an affine map, of restarts without resting latents, that is believed
+SKEWED = 1.0  # skewness of a typical latent of a linear start beyond which slabs of any shape are tried
+SAME, MORE = 0.98, 0.005  # least agreement of restarts that were trained otherwise, and how much more it must be
+SHARE_FULL = 0.25  # of the steps, for a mixture of full rank: it trains soon, and then too far
 LONG = 2.5  # times the steps of a whole short fit, in stage A alone
 
 
@@ -109,16 +109,15 @@ class FlowBatch:
         """Return the flows of each data set; go_on says whether to do more where restarts disagree."""
         sparse, history = spike_and_slab(self.sets, self.start, self.steps_a, self.how, self.seed, SpikeAndSlab)
         self.kept = self.better_kind(sparse)
-        skewed = self.skewed(sparse)
-        found: dict[int, Trained] = dict(zip(skewed, self.shaped(skewed), strict=True))
-        plain = [i for i in range(len(self.held)) if i not in found]
-        if plain:
-            members = self.members(plain)
-            found |= zip(plain, self.mixture(select_members(sparse, members), members, history), strict=True)
-        unsure = [i for i, trained in sorted(found.items()) if go_on and trained.stability.score < STABLE]
-        resting = [i for i in unsure if i in plain]
-        for i, full in zip(resting, self.full_rank(resting), strict=True):
-            if full.likelihood > found[i].likelihood and full.stability.score >= SAME_SPACE:
+        members = self.members(range(len(self.held)))
+        found = dict(enumerate(self.mixture(select_members(sparse, members), members, history)))
+        skewed = self.skewed()
+        for i, shaped in zip(skewed, self.shaped(skewed), strict=True):
+            if shaped.stability.score >= max(SAME, found[i].stability.score + MORE):
+                found[i] = shaped
+        unsure = [i for i, trained in found.items() if go_on and trained.stability.score < STABLE]
+        for i, full in zip(unsure, self.full_rank(unsure), strict=True):
+            if full.likelihood > found[i].likelihood and full.stability.score >= SAME:
                 found[i] = full
         unsure = [i for i in unsure if not found[i].full_rank]
         for i, longer in zip(unsure, self.longer(unsure), strict=True):
@@ -144,7 +143,7 @@ class FlowBatch:
     def shaped(self, which: Sequence[int]) -> list[Trained]:
         """Train flows of these data sets with slabs of any shape, every latent for itself, and no longer than needed.
 
-        The exact mixture is Gaussian: under it the flow would bend the latents until they are. And a longer stage A
+        The exact mixture is Gaussian: under it the flow would bend skewed latents until they are. And a longer stage A
         would bend them until they are independent.
         """
         if not which:
@@ -174,7 +173,7 @@ class FlowBatch:
         if not which:
             return []
         sets = self.sets.only([2 * self.R * i + r for i in which for r in range(self.R)])
-        model, history = full_mixture(sets, self.max_steps, self.how, self.seed)
+        model, history = full_mixture(sets, max(1, round(SHARE_FULL * self.max_steps)), self.how, self.seed)
         return self.by_set(model, sets, history, self.how)
 
     @torch.no_grad()
@@ -195,26 +194,15 @@ class FlowBatch:
             kept += [2 * self.R * s + self.R * best + r for r in range(self.R)]
         return kept
 
-    @torch.no_grad()
-    def skewed(self, model: FlowModel[SpikeAndSlab]) -> list[int]:
-        """Return the data sets whose active latents are not Gaussian: slabs of any shape are clearly likelier."""
-        start, held = self.start.only(self.kept), self.held[self.sets.seen[self.kept]]
-        linear = held @ start.W.to(held.device)
+    def skewed(self) -> list[int]:
+        """Return the data sets whose linear starts are skewed, though latents are often active."""
+        start = self.start.only(self.kept)
+        linear = self.held[self.sets.seen[self.kept]] @ start.W.to(self.held.device)
         off = linear - linear.mean(1, keepdim=True)
-        skewness = (off**3).mean(1) / off.square().mean(1) ** 1.5
-        typical = skewness.abs().nan_to_num(0.0).median(1).values.reshape(-1, self.R).mean(1)
-        rare = start.rare.reshape(-1, self.R).any(1).tolist()  # a latent that mostly rests is skewed by that alone
-        asked = [i for i, value in enumerate(typical.tolist()) if value > LEAST_SKEWNESS and not rare[i]]
-        if not asked:
-            return []
-        members = self.members(asked)
-        sets, start = self.sets.only(members), self.start.only(members)
-        with torch.enable_grad():
-            shaped, _ = spike_and_slab(sets, start, self.steps_a, self.how, self.seed, ShapedSlabs)
-        held = self.held[sets.seen]
-        gain = (shaped(held)[1] - select_members(model, members)(held)[1]).mean(1).nan_to_num(0.0)
-        each = gain.reshape(-1, self.R).mean(1) / held.shape[-1]
-        return [i for i, value in zip(asked, each.tolist(), strict=True) if value > SKEWED]
+        skewness = ((off**3).mean(1) / off.square().mean(1) ** 1.5).abs().nan_to_num(0.0)
+        typical = skewness.median(1).values.reshape(-1, self.R).mean(1).tolist()
+        rare = start.rare.reshape(-1, self.R).any(1).tolist()
+        return [i for i, value in enumerate(typical) if value > SKEWED and not rare[i]]
 
     @torch.no_grad()
     def by_set(self, model: FlowModel[Any], sets: Sets, history: History, how: Training) -> list[Trained]:

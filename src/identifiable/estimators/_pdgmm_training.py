@@ -29,6 +29,7 @@ from identifiable.estimators._pdgmm_priors import (
     SpikeAndSlab,
     mine_masks,
 )
+from identifiable.estimators._resting import rest_again, uneven
 from identifiable.estimators.noisy_unmixing import Refined, refine_under_noise, spikes
 from identifiable.estimators.sparse_unmixing import one_thread
 from identifiable.flows import SmoothLeakyFlow
@@ -50,7 +51,6 @@ MASKS_PER_LATENT = 8
 CAPTURED = 10  # columns up to which a step is recorded on a GPU: the determinants of larger matrices cannot be
 SHOWN = 10_000  # rows that show the components
 RARE = 0.12  # mean share of active latents below which training adds noise
-HARDLY_RESTS, RESTS_LESS = 0.75, 1.4  # share of rows in which a latent that went wrong is active; times the median
 FEW = 5000  # rows that are enough for scales
 
 
@@ -140,8 +140,7 @@ def start_of(y: Array, unmixings: Sequence[Array]) -> Start:
 def goes_wrong(y: Array, rows: Array, other: Array) -> bool:
     """Whether an unmixing (n, n + 1) of y (N, n) is worth another try: likelier than another, with a row gone wrong.
 
-    Such a row is a latent that hardly ever rests, or much less than the others. The unmixing is the likelier one if
-    its latents are so as independent spikes and slabs.
+    The unmixing is the likelier one if its latents are so as independent spikes and slabs.
     """
 
     def density(W: Array) -> tuple[Array, float]:
@@ -153,8 +152,7 @@ def goes_wrong(y: Array, rows: Array, other: Array) -> bool:
         return share, float(value)
 
     share, likelihood = density(rows)
-    uneven = share.max() > min(HARDLY_RESTS, max(0.5, RESTS_LESS * float(np.median(share))))
-    return uneven and likelihood >= density(other)[1]
+    return uneven(share) and likelihood >= density(other)[1]
 
 
 Prior = TypeVar("Prior", SpikeAndSlab, ShapedSlabs, MaskedGaussians, FullGaussians)
@@ -322,13 +320,14 @@ def find_components(
     n = model.prior.means.shape[-1]
     t = model.flow(sets.rows[sets.seen, :SHOWN])[0]
     latents = t.double().cpu().numpy()
+    starts = [rest_again(z) for z in latents]
     found: list[Refined | None] = [None] * len(latents)
     if refine:
-        found = in_parallel(refine_latents, [(z, seed + r) for r, z in enumerate(latents)])
+        found = in_parallel(refine_latents, [(z, starts[r], seed + r) for r, z in enumerate(latents)])
     W, b, spike = torch.zeros(len(latents), n, n), torch.zeros(len(latents), n), torch.zeros(len(latents), 1)
     means, active = torch.zeros_like(b), torch.zeros(latents.shape, dtype=torch.bool)
     for r, (z, refined) in enumerate(zip(latents, found, strict=True)):
-        rows = np.c_[np.eye(n), np.zeros(n)] if refined is None else refined.rows
+        rows = starts[r] if refined is None else refined.rows
         z = z @ rows[:, :n].T + rows[:, n]
         _, mean, size = slabs(z[:FEW], WIDTHS_A[1])
         width, _, scale, moving = spikes(z)
@@ -351,10 +350,9 @@ def find_components(
     return found_model, spike.to(device)
 
 
-def refine_latents(z: Array, seed: int) -> Refined | None:
-    """Fit an affine mixture with noise to latents z (N, n), starting from themselves; None if none fits better."""
-    n = z.shape[1]
-    found = refine_under_noise(z, np.c_[np.eye(n), np.zeros(n)], seed=seed)
+def refine_latents(z: Array, rows: Array, seed: int) -> Refined | None:
+    """Fit an affine mixture with noise to latents z (N, n), from an unmixing on; None if none fits better."""
+    found = refine_under_noise(z, rows, seed=seed)
     return found if found.gain > 0 else None
 
 

@@ -19,7 +19,7 @@ from identifiable.metrics import agreement
 
 _Rows = NDArray[np.int64]
 
-STABLE, DOUBTFUL = 0.94, 0.90  # agreement between restarts; see docs/estimators.md
+STABLE, DOUBTFUL = 0.96, 0.90  # agreement between restarts; see docs/estimators.md
 
 
 @dataclass(frozen=True)
