@@ -17,6 +17,7 @@ from torch import Tensor
 
 from identifiable.estimators._pdgmm_priors import FullGaussians, ShapedSlabs, SpikeAndSlab
 from identifiable.estimators._pdgmm_training import (
+    WIDTHS_A,
     FlowModel,
     Sets,
     Start,
@@ -33,8 +34,8 @@ from identifiable.train import History
 
 SHARE_A = 0.12  # of the steps that belong to stage A
 SHORT_A = 0.4  # of the steps of stage A, where it is the last stage
-SKEWED = 1.0  # skewness of a typical latent of a linear start beyond which slabs of any shape are tried
-SAME, MORE = 0.98, 0.005  # least agreement of restarts that were trained otherwise, and how much more it must be
+SKEWED, ONE_SIDED, HARDLY_ACTIVE = 1.5, 0.4, 0.07  # a typical latent's skewness, surplus on one side, activity
+SAME = 0.98  # least agreement of restarts that were trained otherwise
 SHARE_FULL = 0.25  # of the steps, for a mixture of full rank: it trains soon, and then too far
 LONG = 2.5  # times the steps of a whole short fit, in stage A alone
 
@@ -109,13 +110,12 @@ class FlowBatch:
         """Return the flows of each data set; go_on says whether to do more where restarts disagree."""
         sparse, history = spike_and_slab(self.sets, self.start, self.steps_a, self.how, self.seed, SpikeAndSlab)
         self.kept = self.better_kind(sparse)
-        members = self.members(range(len(self.held)))
-        found = dict(enumerate(self.mixture(select_members(sparse, members), members, history)))
         skewed = self.skewed()
-        for i, shaped in zip(skewed, self.shaped(skewed), strict=True):
-            if shaped.stability.score >= max(SAME, found[i].stability.score + MORE):
-                found[i] = shaped
-        unsure = [i for i, trained in found.items() if go_on and trained.stability.score < STABLE]
+        shaped = zip(skewed, self.shaped(skewed), strict=True)
+        found = {i: trained for i, trained in shaped if trained.stability.score >= SAME}
+        plain = [i for i in range(len(self.held)) if i not in found]
+        found |= zip(plain, self.mixture(sparse, self.members(plain), history), strict=True)
+        unsure = [i for i, trained in sorted(found.items()) if go_on and trained.stability.score < STABLE]
         for i, full in zip(unsure, self.full_rank(unsure), strict=True):
             if full.likelihood > found[i].likelihood and full.stability.score >= SAME:
                 found[i] = full
@@ -135,8 +135,10 @@ class FlowBatch:
 
     def mixture(self, sparse: FlowModel[SpikeAndSlab], members: Sequence[int], history: History) -> list[Trained]:
         """Go on from a short stage A with the exact mixture."""
+        if not members:
+            return []
         sets = self.sets.only(members)
-        model, spike = find_components(sparse, sets, self.seed)
+        model, spike = find_components(select_members(sparse, members), sets, self.seed)
         history = exact_mixture(model, sets, spike, max(1, self.max_steps - self.steps_a), self.how, self.seed + 1)
         return self.by_set(model, sets, history, self.how)
 
@@ -195,14 +197,24 @@ class FlowBatch:
         return kept
 
     def skewed(self) -> list[int]:
-        """Return the data sets whose linear starts are skewed, though latents are often active."""
+        """Return the data sets whose linear starts are skewed in a way that Gaussian latents at rest are not.
+
+        Such latents are skewed only if they are active on one side of where they rest, or hardly ever.
+        """
         start = self.start.only(self.kept)
-        linear = self.held[self.sets.seen[self.kept]] @ start.W.to(self.held.device)
+        W, b = start.W.to(self.held.device), start.b.to(self.held.device)
+        linear = self.held[self.sets.seen[self.kept]] @ W + b[:, None]
         off = linear - linear.mean(1, keepdim=True)
-        skewness = ((off**3).mean(1) / off.square().mean(1) ** 1.5).abs().nan_to_num(0.0)
-        typical = skewness.median(1).values.reshape(-1, self.R).mean(1).tolist()
-        rare = start.rare.reshape(-1, self.R).any(1).tolist()
-        return [i for i, value in enumerate(typical) if value > SKEWED and not rare[i]]
+        skewness = ((off**3).mean(1) / off.square().mean(1) ** 1.5).abs()
+        above, below = ((sign * linear > WIDTHS_A[0]).float().mean(1) for sign in (1, -1))
+        one_sided = (above - below).abs() / (above + below)
+
+        def typical(value: Tensor) -> Tensor:
+            """Of the latents of the restarts of a data set."""
+            return value.cpu().nan_to_num(0.0).median(1).values.reshape(-1, self.R).mean(1)
+
+        odd = (typical(skewness) > SKEWED) & (typical(one_sided) < ONE_SIDED) & (typical(start.shares) > HARDLY_ACTIVE)
+        return [int(i) for i in odd.nonzero()]
 
     @torch.no_grad()
     def by_set(self, model: FlowModel[Any], sets: Sets, history: History, how: Training) -> list[Trained]:

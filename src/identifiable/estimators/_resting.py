@@ -39,7 +39,7 @@ def rest_again(t: Array) -> Array:
     True
     """
     n = t.shape[1]
-    rows: Array = np.c_[np.eye(n), np.zeros(n)]
+    rows: Array = np.eye(n, n + 1)
     for _ in range(n):
         now = t @ rows[:, :n].T + rows[:, n]
         width, _, size, activity = spikes(now)
@@ -85,5 +85,5 @@ def _explained(t: Array, worst: int, active: NDArray[np.bool_], close: float) ->
 def _fit(columns: Array, y: Array) -> tuple[Array, Array]:
     """Return the least-squares weights of columns and 1 in y, and what is left."""
     design = np.c_[columns, np.ones(len(columns))]
-    weights: Array = np.linalg.lstsq(design, y, rcond=None)[0]
+    weights = np.asarray(np.linalg.lstsq(design, y, rcond=None)[0], dtype=np.float64)
     return weights, y - design @ weights

@@ -71,6 +71,7 @@ Array = NDArray[np.float64]
 
 LEAST_SHARE = 0.01  # of the rows in which a latent must be active to be called used
 RARE_COMPONENT, JUDGED = 0.2, 0.9  # a component's weight beside a typical one's; share of rows to be judged
+FLATTEST = 0.02  # sd of a direction that counts as at rest under a mixture of full rank, in which hardly any does
 PILOT = 20_000  # rows of a simulator that units, starts and components are read off
 BLOCK = 4096  # rows that go through the flow at once outside training
 
@@ -339,7 +340,8 @@ class PDGMM(LatentModel):
             f"{len(self.mixture_.weights) - len(mixture.weights)} rare ones, mostly misread patterns, are left out.",
         )
         square = self.vectors_.shape[1] == self.n_used_  # else a projection of x, which may be blind to some latents
-        found = certify(mixture, estimated=True, injective=True if square else None)
+        tolerance = FLATTEST if self.full_rank_ else None
+        found = certify(mixture, estimated=True, injective=True if square else None, tolerance=tolerance)
         return Certificate(**{**vars(found), "checks": (agree, judged, *found.checks)})
 
     # -- what the fit leaves ------------------------------------------------------
