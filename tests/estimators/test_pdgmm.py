@@ -133,6 +133,9 @@ def test_a_simulator_gives_endless_rows():
     sample = make_pdgmm(1000, n=3, layers=2, delta=1, random_state=0)
     model = PDGMM(3, max_steps=400, depth=6, long=False, random_state=0, verbose=0).fit(sample.source)
     assert mcc(sample.z, model.transform(sample.x)) > 0.95
+    assert model.skewed_
+    assert model.certificate_.level == Level.NONE
+    assert model.certificate_["gaussian"].verdict == "fails"
 
 
 def test_columns_beyond_the_latents_are_predicted_from_them():
@@ -190,7 +193,7 @@ def test_latents_that_rest_alike_are_left_alone():
 
 
 def test_skewed_latents_are_not_bent_into_gaussians():
-    """One-sided noise: under the exact mixture, which is Gaussian, the same data end at 0.93, below a linear unmixing."""
+    """One-sided noise; under the exact mixture, which is Gaussian, the same data end at 0.93."""
     sample = make_pdgmm(5000, n=5, noise_law="exponential", random_state=5)
     model = PDGMM(5, random_state=0, verbose=0, long=False).fit(sample.x)
     assert model.fit_status_ == "stable"

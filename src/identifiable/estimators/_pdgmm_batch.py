@@ -1,7 +1,7 @@
 """A fit of `PDGMM` from the linear starts to the flows that are kept: all restarts of all data sets of one shape.
 
-Short, through all stages; then, where the restarts of a data set disagree, under a mixture of full rank; then, where
-that is not likelier, longer.
+Short, through all stages, or, where latents are skewed, through the first with slabs of any shape; then, where the
+restarts of a data set disagree, under a mixture of full rank; then, where that is not likelier, longer.
 """
 
 import copy
@@ -49,7 +49,8 @@ class Trained:
     latents: NDArray[Any]
     likelihoods: NDArray[Any]
     history: History
-    long: bool
+    long: bool = False
+    skewed: bool = False
 
     @property
     def likelihood(self) -> float:
@@ -155,7 +156,7 @@ class FlowBatch:
         steps = max(1, round(SHORT_A * self.steps_a))
         sparse, history = spike_and_slab(sets, self.start.only(members), steps, self.how, self.seed, ShapedSlabs)
         model, _ = find_components(sparse, sets, self.seed, refine=False)
-        return self.by_set(model, sets, history, self.how)
+        return [replace(trained, skewed=True) for trained in self.by_set(model, sets, history, self.how)]
 
     def longer(self, which: Sequence[int]) -> list[Trained]:
         """Train flows of these data sets through a long stage A, and a stage B where it makes restarts agree more."""

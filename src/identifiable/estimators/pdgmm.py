@@ -13,10 +13,10 @@ p_e the density of z smoothed at a width e that falls during training:
 
 The flow starts at a linear unmixing, of two kinds: with free rest values (`SparseUnmixing`), and with the rest values
 at the mean, which is better where a strong nonlinearity folds the data. All restarts of both kinds go through stage A
-in one batch, each from the unmixing of another half of the rows; held-out likelihood then chooses the kind. That the
-restarts of this kind agree on held-out rows at the end is the sign, and the only one that needs no truth, that they
-found the latents; where they do not, a mixture of full rank is tried, under which no latent rests, and they are trained
-again, longer.
+in one batch, each from the unmixing of another half of the rows; held-out likelihood then chooses the kind. Latents
+that are clearly skewed while active are left at A, with slabs of any shape. That the restarts agree on held-out rows at
+the end is the sign, and the only one that needs no truth, that they found the latents; where they do not, a mixture of
+full rank is tried, under which no latent rests, and they are trained again, longer.
 """
 
 import copy
@@ -75,6 +75,15 @@ FLATTEST = 0.02  # sd of a direction that counts as at rest under a mixture of f
 PILOT = 20_000  # rows of a simulator that units, starts and components are read off
 BLOCK = 4096  # rows that go through the flow at once outside training
 
+NOT_GAUSSIAN = Check(
+    name="gaussian",
+    statement="the components are Gaussian",
+    statistic=None,
+    threshold=None,
+    verdict="fails",
+    sentence="Active latents are too skewed to be Gaussian: no theorem on Gaussian mixtures applies.",
+)
+
 
 class PDGMM(LatentModel):
     """Recover the latents of a nonlinear mixture of which only some are active in each row.
@@ -107,6 +116,8 @@ class PDGMM(LatentModel):
     trained_long_ : whether the longer training was kept.
     full_rank_ : whether no latent rests: a mixture of full rank is likelier. The latents are then known up to an
         affine map, and so is the agreement of restarts measured.
+    skewed_ : whether active latents are too skewed to be Gaussian: they were then found with slabs of any shape, each
+        latent for itself, and `mixture_` has their moments only.
     history_ : `History` of the last stage.
     stability_, fit_status_ : agreement between restarts; "unstable" means not recovered.
     certificate_ : `Certificate`: what is identified, and why.
@@ -139,6 +150,7 @@ class PDGMM(LatentModel):
     n_masks_: int
     trained_long_: bool
     full_rank_: bool
+    skewed_: bool
     mixture_: Mixture
     masks_: Masks
     offset_: Array
@@ -234,7 +246,7 @@ class PDGMM(LatentModel):
     def _keep(self, trained: Trained, X: FloatArray) -> None:
         """Take the restart to keep, and set what is read off it."""
         self.trained_long_, self.history_ = trained.long, trained.history
-        self.full_rank_ = trained.full_rank
+        self.full_rank_, self.skewed_ = trained.full_rank, trained.skewed
         self._settle(trained.latents, trained.stability)
         self.module_ = select_member(trained.model, trained.members[trained.kept])
         self.n_masks_ = self.module_.prior.masks.shape[1]
@@ -329,6 +341,8 @@ class PDGMM(LatentModel):
         )
         if self.fit_status_ == "unstable":
             return Certificate(Level.NONE, Level.NONE, "", (agree,), (), (), None, None, True)
+        if self.skewed_:
+            return Certificate(Level.NONE, Level.NONE, "", (agree, NOT_GAUSSIAN), (), (), None, None, True)
         mixture, share = _frequent_part(self.mixture_)
         judged = Check(
             name="components",
