@@ -1,5 +1,7 @@
 """PDGMM against nonlinear mixtures whose latents are known, and the laws of its priors."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -17,6 +19,7 @@ from identifiable.estimators._pdgmm_priors import (
 )
 from identifiable.estimators._pdgmm_training import goes_wrong, steps_for
 from identifiable.estimators._resting import rest_again
+from identifiable.estimators.pdgmm import _other_basis
 from identifiable.metrics import mcc, r2
 
 
@@ -198,6 +201,15 @@ def test_skewed_latents_are_not_bent_into_gaussians():
     model = PDGMM(5, random_state=0, verbose=0, long=False).fit(sample.x)
     assert model.fit_status_ == "stable"
     assert mcc(sample.z, model.transform(sample.x)) > 0.95
+
+
+def test_rows_that_may_rest_in_another_basis_are_doubted():
+    """Every latent active in many rows, two of four in the others; but not where each is so by chance."""
+    patterns = np.array(list(itertools.product([False, True], repeat=4)))
+    two, every = patterns.sum(1) == 2, patterns.all(1)
+    assert _other_basis(patterns, 0.6 * two / two.sum() + 0.4 * every).verdict == "cannot tell"
+    assert _other_basis(patterns, two / two.sum()) is None
+    assert _other_basis(patterns, np.where(patterns, 0.8, 0.2).prod(1)) is None
 
 
 def test_steps_grow_with_the_latents():

@@ -71,6 +71,7 @@ Array = NDArray[np.float64]
 
 LEAST_SHARE = 0.01  # of the rows in which a latent must be active to be called used
 RARE_COMPONENT, JUDGED = 0.2, 0.9  # a component's weight beside a typical one's; share of rows to be judged
+ALL_ACTIVE = 0.1  # share of rows with every latent active that is doubted
 FLATTEST = 0.02  # sd of a direction that counts as at rest under a mixture of full rank, in which hardly any does
 PILOT = 20_000  # rows of a simulator that units, starts and components are read off
 BLOCK = 4096  # rows that go through the flow at once outside training
@@ -356,7 +357,11 @@ class PDGMM(LatentModel):
         square = self.vectors_.shape[1] == self.n_used_  # else a projection of x, which may be blind to some latents
         tolerance = FLATTEST if self.full_rank_ else None
         found = certify(mixture, estimated=True, injective=True if square else None, tolerance=tolerance)
-        return Certificate(**{**vars(found), "checks": (agree, judged, *found.checks)})
+        odd = None if self.full_rank_ else _other_basis(self.masks_.patterns, self.mixture_.weights)
+        checks = (agree, judged, *found.checks, *([] if odd is None else [odd]))
+        if odd is not None or agree.verdict != "holds":
+            return Certificate(Level.NONE, found.at_best, "", checks, (), (), None, None, True)
+        return Certificate(**{**vars(found), "checks": checks})
 
     # -- what the fit leaves ------------------------------------------------------
 
@@ -505,6 +510,25 @@ def _frequent_part(mixture: Mixture) -> tuple[Mixture, float]:
     weights = mixture.weights[frequent]
     part = Mixture(weights / weights.sum(), mixture.means[frequent], mixture.covariances[frequent])
     return part, float(weights.sum())
+
+
+def _other_basis(patterns: NDArray[np.bool_], weights: Array) -> Check | None:
+    """Return a doubt if all latents are active together far too often: such rows may rest in another basis.
+
+    Only one basis is looked for. Rows that are sparse in another one seem to have every latent active.
+    """
+    together, by_chance = float(weights @ patterns.all(1)), float(np.prod(weights @ patterns))
+    if together < ALL_ACTIVE or together < 3 * by_chance:
+        return None
+    return Check(
+        name="one basis",
+        statement="no row rests in another basis",
+        statistic=together,
+        threshold=ALL_ACTIVE,
+        verdict="cannot tell",
+        sentence=f"In {together:.0%} of the rows every latent is active, {by_chance:.0%} would be so by chance: these "
+        "rows may rest in another basis, and then no basis is shared.",
+    )
 
 
 def _both_sides(z: NDArray[Any]) -> NDArray[Any]:
