@@ -9,6 +9,7 @@ import torch
 from identifiable import PDGMM, Level, RecoveryWarning, SparseUnmixing, load, save
 from identifiable.data import make_gmm, make_pdgmm
 from identifiable.densities import LOG_2PI
+from identifiable.estimators._pdgmm_certificate import other_basis
 from identifiable.estimators._pdgmm_priors import (
     FullGaussians,
     MaskedGaussians,
@@ -17,9 +18,8 @@ from identifiable.estimators._pdgmm_priors import (
     mine_masks,
     softplus,
 )
-from identifiable.estimators._pdgmm_training import goes_wrong, steps_for
-from identifiable.estimators._resting import rest_again
-from identifiable.estimators.pdgmm import _other_basis
+from identifiable.estimators._pdgmm_training import steps_for
+from identifiable.estimators._resting import goes_wrong, rest_again
 from identifiable.metrics import mcc, r2
 
 
@@ -207,9 +207,9 @@ def test_rows_that_may_rest_in_another_basis_are_doubted():
     """Every latent active in many rows, four of eight in the others; but not where each is so by chance."""
     patterns = np.array(list(itertools.product([False, True], repeat=8)))
     four, every = patterns.sum(1) == 4, patterns.all(1)
-    assert _other_basis(patterns, 0.6 * four / four.sum() + 0.4 * every).verdict == "cannot tell"
-    assert _other_basis(patterns, four / four.sum()) is None
-    assert _other_basis(patterns, np.where(patterns, 0.8, 0.2).prod(1)) is None
+    assert other_basis(patterns, 0.6 * four / four.sum() + 0.4 * every).verdict == "cannot tell"
+    assert other_basis(patterns, four / four.sum()) is None
+    assert other_basis(patterns, np.where(patterns, 0.8, 0.2).prod(1)) is None
 
 
 def test_steps_grow_with_the_latents():

@@ -179,18 +179,16 @@ class FlowBatch:
         model, history = full_mixture(sets, max(1, round(SHARE_FULL * self.max_steps)), self.how, self.seed)
         return self.by_set(model, sets, history, self.how)
 
-    @torch.no_grad()
     def better_kind(self, model: FlowModel[SpikeAndSlab]) -> list[int]:
         """Return the members of the better kind of start, for every data set.
 
         It is the one with the higher held-out likelihood; where those of the two kinds overlap, the one whose restarts
         agree more.
         """
-        t, density = model(self.held[self.sets.seen])
-        latents = t.double().cpu().numpy().reshape(len(self.held), 2, self.R, *t.shape[1:])
-        likelihood = density.mean(1).nan_to_num(-math.inf).reshape(-1, 2, self.R).cpu().numpy()
+        latents, likelihoods = self.on_held_out(model, self.sets)
+        z_of = latents.reshape(-1, 2, self.R, *latents.shape[1:])
         kept: list[int] = []
-        for s, (values, z) in enumerate(zip(likelihood, latents, strict=True)):
+        for s, (values, z) in enumerate(zip(likelihoods.reshape(-1, 2, self.R), z_of, strict=True)):
             best = int(values.min(1).argmax())
             if self.R > 1 and values[1 - best].max() >= values[best].min():
                 best = int(np.argmax([Stability.of(kind).score for kind in z]))
@@ -217,14 +215,17 @@ class FlowBatch:
         odd = (typical(skewness) > SKEWED) & (typical(one_sided) < ONE_SIDED) & (typical(start.shares) > HARDLY_ACTIVE)
         return [int(i) for i in odd.nonzero()]
 
-    @torch.no_grad()
     def by_set(self, model: FlowModel[Any], sets: Sets, history: History, how: Training) -> list[Trained]:
         """Return the flows of each data set."""
-        t, density = model(self.held[sets.seen])
-        t = t.double().cpu().numpy()
-        likelihoods = density.mean(1).nan_to_num(-math.inf).reshape(-1, self.R).cpu().numpy()
-        parts = [range(i, i + self.R) for i in range(0, len(t), self.R)]
+        latents, likelihoods = self.on_held_out(model, sets)
+        R = self.R
         return [
-            Trained(model, part, t[part.start : part.stop], value, history, how.long)
-            for part, value in zip(parts, likelihoods, strict=True)
+            Trained(model, range(i, i + R), latents[i : i + R], likelihoods[i : i + R], history, how.long)
+            for i in range(0, len(latents), R)
         ]
+
+    @torch.no_grad()
+    def on_held_out(self, model: FlowModel[Any], sets: Sets) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the latents (Q, M, n) of held-out rows and their mean log-likelihood (Q,)."""
+        t, density = model(self.held[sets.seen])
+        return t.double().cpu().numpy(), density.mean(1).nan_to_num(-math.inf).cpu().numpy()

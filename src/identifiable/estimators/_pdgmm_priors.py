@@ -52,14 +52,12 @@ class SpikeAndSlab(nn.Module):
         return value - 0.5 * t.shape[-1] * LOG_2PI
 
 
-class ShapedSlabs(nn.Module):
+class ShapedSlabs(SpikeAndSlab):
     """Σ_i log[p_i q_i(t_i - μ_i) + (1 - p_i) N(t_i; 0, e²)], q_i a mixture of Gaussians with mean 0 and variance 1."""
 
     def __init__(self, shares: Tensor, means: Tensor) -> None:
-        super().__init__()
+        super().__init__(shares, means)
         members, n = shares.shape
-        self.logits = nn.Parameter(torch.logit(shares)[:, None])  # (R, 1, n)
-        self.means = nn.Parameter(means.clone()[:, None])
         self.log_shares = nn.Parameter(torch.zeros(members, 1, n, PARTS))
         self.places = nn.Parameter(torch.linspace(-0.5, 0.5, PARTS).repeat(members, 1, n, 1))
         self.raw_widths = nn.Parameter(torch.zeros(members, 1, n, PARTS))

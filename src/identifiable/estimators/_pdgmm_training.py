@@ -29,7 +29,7 @@ from identifiable.estimators._pdgmm_priors import (
     SpikeAndSlab,
     mine_masks,
 )
-from identifiable.estimators._resting import rest_again, uneven
+from identifiable.estimators._resting import WIDE, rest_again, slabs
 from identifiable.estimators.noisy_unmixing import Refined, refine_under_noise, spikes
 from identifiable.estimators.sparse_unmixing import one_thread
 from identifiable.flows import SmoothLeakyFlow
@@ -37,7 +37,7 @@ from identifiable.train import Anneal, Batch, Data, History, Plan, Step, minimis
 
 Array = NDArray[np.float64]
 
-WIDTHS_A = 0.3, 0.1  # e at the start and the end of stage A, in sd of an active latent
+WIDTHS_A = WIDE, 0.1  # e at the start and the end of stage A, in sd of an active latent
 WIDEST, NARROWEST = (0.12, 0.4), (0.02, 0.2)  # bounds of e at the start and the end of stage B
 ABOVE, BELOW = 1.2, 0.5  # e at the start and the end of stage B, in widths of the spikes after stage A
 SHARPEST, SHARPNESS = 200.0, 3.0  # β = min(200, 3 / e)
@@ -135,24 +135,6 @@ def start_of(y: Array, unmixings: Sequence[Array]) -> Start:
         share, mean, size = slabs(y[:FEW] @ W + b, WIDTHS_A[0])
         found.append((W / size, b / size, share, mean / size))
     return Start(*(torch.as_tensor(np.stack(v)).float() for v in zip(*found, strict=True)))
-
-
-def goes_wrong(y: Array, rows: Array, other: Array) -> bool:
-    """Whether an unmixing (n, n + 1) of y (N, n) is worth another try: likelier than another, with a row gone wrong.
-
-    The unmixing is the likelier one if its latents are so as independent spikes and slabs.
-    """
-
-    def density(W: Array) -> tuple[Array, float]:
-        t = y @ W[:, :-1].T + W[:, -1]
-        share, mean, size = slabs(t, WIDTHS_A[0])
-        moving = share * np.exp(-0.5 * ((t - mean) / size) ** 2)
-        resting = (1 - share) * np.exp(-0.5 * (t / (WIDTHS_A[0] * size)) ** 2) / WIDTHS_A[0]
-        value = np.log((moving + resting) / size + 1e-300).sum(1).mean() + np.linalg.slogdet(W[:, :-1])[1]
-        return share, float(value)
-
-    share, likelihood = density(rows)
-    return uneven(share) and likelihood >= density(other)[1]
 
 
 Prior = TypeVar("Prior", SpikeAndSlab, ShapedSlabs, MaskedGaussians, FullGaussians)
@@ -373,19 +355,6 @@ def _masks(active: Tensor, found: Sequence[Refined | None]) -> tuple[Tensor, Ten
             share = torch.as_tensor(refined.weights[:own] / refined.weights[:own].sum())
             weights[r, :own] = share.clamp(min=1e-9).log()
     return masks, weights
-
-
-def slabs(t: Array, spike: float, steps: int = 50) -> tuple[Array, Array, Array]:
-    """Fit p N(m, s²) + (1 - p) N(0, (spike s)²) to every column by EM; return p, m and s."""
-    share, mean, size = np.full(t.shape[1], 0.5), t.mean(0), t.std(0)
-    for _ in range(steps):
-        moving = share * np.exp(-0.5 * ((t - mean) / size) ** 2)
-        resting = (1 - share) * np.exp(-0.5 * (t / (spike * size)) ** 2) / spike
-        active = moving / (moving + resting + 1e-300)
-        share = np.clip(active.mean(0), 0.05, 0.95)
-        mean = (active * t).mean(0) / active.mean(0).clip(1e-6)
-        size = np.sqrt((active * (t - mean) ** 2).mean(0) / active.mean(0).clip(1e-6)).clip(1e-3 * t.std(0))
-    return share, mean, size
 
 
 def in_parallel(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:

@@ -11,6 +11,7 @@ from identifiable.estimators.noisy_unmixing import spikes
 Array = NDArray[np.float64]
 
 HARDLY_RESTS, RESTS_LESS = 0.75, 1.4  # share of rows in which a latent that went wrong is active; times the median
+WIDE = 0.3  # width of a spike of a linear unmixing, in sd of an active latent
 CLOSE = 3.0  # widths of a spike within which a group of rows is explained by the other latents
 CLEARLY = 0.9  # share of its old activity below which a latent that is found anew is taken
 
@@ -18,6 +19,40 @@ CLEARLY = 0.9  # share of its old activity below which a latent that is found an
 def uneven(share: Array) -> bool:
     """Return whether a latent is active too often, given the shares (n,) of rows in which each is."""
     return bool(share.max() > min(HARDLY_RESTS, max(0.5, RESTS_LESS * float(np.median(share)))))
+
+
+def goes_wrong(y: Array, rows: Array, other: Array) -> bool:
+    """Whether an unmixing (n, n + 1) of y (N, n) is worth another try: likelier than another, with a row gone wrong.
+
+    The unmixing is the likelier one if its latents are so as independent spikes and slabs.
+    """
+
+    def density(W: Array) -> tuple[Array, float]:
+        t = y @ W[:, :-1].T + W[:, -1]
+        share, mean, size = slabs(t, WIDE)
+        moving, resting = _moving_and_resting(t, share, mean, size, WIDE)
+        return share, float(np.log((moving + resting) / size + 1e-300).sum(1).mean() + np.linalg.slogdet(W[:, :-1])[1])
+
+    share, likelihood = density(rows)
+    return uneven(share) and likelihood >= density(other)[1]
+
+
+def slabs(t: Array, spike: float, steps: int = 50) -> tuple[Array, Array, Array]:
+    """Fit p N(m, s²) + (1 - p) N(0, (spike s)²) to every column by EM; return p, m and s."""
+    share, mean, size = np.full(t.shape[1], 0.5), t.mean(0), t.std(0)
+    for _ in range(steps):
+        moving, resting = _moving_and_resting(t, share, mean, size, spike)
+        active = moving / (moving + resting + 1e-300)
+        share = np.clip(active.mean(0), 0.05, 0.95)
+        mean = (active * t).mean(0) / active.mean(0).clip(1e-6)
+        size = np.sqrt((active * (t - mean) ** 2).mean(0) / active.mean(0).clip(1e-6)).clip(1e-3 * t.std(0))
+    return share, mean, size
+
+
+def _moving_and_resting(t: Array, share: Array, mean: Array, size: Array, spike: float) -> tuple[Array, Array]:
+    """Return the two parts of the density of every column, times s √2π."""
+    moving = share * np.exp(-0.5 * ((t - mean) / size) ** 2)
+    return moving, (1 - share) * np.exp(-0.5 * (t / (spike * size)) ** 2) / spike
 
 
 def rest_again(t: Array) -> Array:
@@ -44,7 +79,8 @@ def rest_again(t: Array) -> Array:
         now = t @ rows[:, :n].T + rows[:, n]
         width, _, size, activity = spikes(now)
         active = activity > 0.5
-        share, worst = active.mean(0), int(active.mean(0).argmax())
+        share = active.mean(0)
+        worst = int(share.argmax())
         if not uneven(share):
             break
         close = CLOSE * float(np.median(width / size)) * now[:, worst].std()

@@ -35,25 +35,24 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from identifiable.certify import Certificate, Check, Level, certify
+from identifiable.certify import Certificate
 from identifiable.data.sample import FloatArray
 from identifiable.data.simulator import Simulator
 from identifiable.errors import RecoveryWarning
 from identifiable.estimators._pdgmm_batch import FlowBatch, Trained
+from identifiable.estimators._pdgmm_certificate import certificate_of
 from identifiable.estimators._pdgmm_priors import FullGaussians, MaskedGaussians
 from identifiable.estimators._pdgmm_training import (
     FEW,
     FlowModel,
     Start,
     Training,
-    goes_wrong,
     in_parallel,
     start_of,
     steps_for,
 )
+from identifiable.estimators._resting import goes_wrong
 from identifiable.estimators.base import (
-    DOUBTFUL,
-    STABLE,
     LatentModel,
     hold_out,
     is_integer,
@@ -70,20 +69,8 @@ from identifiable.train import History
 Array = NDArray[np.float64]
 
 LEAST_SHARE = 0.01  # of the rows in which a latent must be active to be called used
-RARE_COMPONENT, JUDGED = 0.2, 0.9  # a component's weight beside a typical one's; share of rows to be judged
-ALL_ACTIVE = 0.1  # share of rows with every latent active that is doubted
-FLATTEST = 0.02  # sd of a direction that counts as at rest under a mixture of full rank, in which hardly any does
 PILOT = 20_000  # rows of a simulator that units, starts and components are read off
 BLOCK = 4096  # rows that go through the flow at once outside training
-
-NOT_GAUSSIAN = Check(
-    name="gaussian",
-    statement="the components are Gaussian",
-    statistic=None,
-    threshold=None,
-    verdict="fails",
-    sentence="Active latents are too skewed to be Gaussian: no theorem on Gaussian mixtures applies.",
-)
 
 
 class PDGMM(LatentModel):
@@ -327,41 +314,15 @@ class PDGMM(LatentModel):
     def certificate_(self) -> Certificate:
         """What is identified for this fit, and why."""
         check_is_fitted(self)
-        agree = Check(
-            name="agreement",
-            statement="restarts recover the same latents",
-            statistic=self.stability_.score,
-            threshold=STABLE,
-            verdict="fails"
-            if self.fit_status_ == "unstable"
-            else "holds"
-            if self.fit_status_ == "stable"
-            else "cannot tell",
-            sentence=f"Restarts agree at {self.stability_.score:.2f} on held-out rows (stable from {STABLE}, doubtful "
-            f"from {DOUBTFUL}): " + ("not recovered." if self.fit_status_ == "unstable" else f"{self.fit_status_}."),
-        )
-        if self.fit_status_ == "unstable":
-            return Certificate(Level.NONE, Level.NONE, "", (agree,), (), (), None, None, True)
-        if self.skewed_:
-            return Certificate(Level.NONE, Level.NONE, "", (agree, NOT_GAUSSIAN), (), (), None, None, True)
-        mixture, share = _frequent_part(self.mixture_)
-        judged = Check(
-            name="components",
-            statement="the components that are judged hold the rows",
-            statistic=share,
-            threshold=JUDGED,
-            verdict="holds" if share >= JUDGED else "cannot tell",
-            sentence=f"Judged are {len(mixture.weights)} components with {share:.0%} of the rows; "
-            f"{len(self.mixture_.weights) - len(mixture.weights)} rare ones, mostly misread patterns, are left out.",
-        )
         square = self.vectors_.shape[1] == self.n_used_  # else a projection of x, which may be blind to some latents
-        tolerance = FLATTEST if self.full_rank_ else None
-        found = certify(mixture, estimated=True, injective=True if square else None, tolerance=tolerance)
-        odd = None if self.full_rank_ else _other_basis(self.masks_.patterns, self.mixture_.weights)
-        checks = (agree, judged, *found.checks, *([] if odd is None else [odd]))
-        if odd is not None or agree.verdict != "holds":
-            return Certificate(Level.NONE, found.at_best, "", checks, (), (), None, None, True)
-        return Certificate(**{**vars(found), "checks": checks})
+        return certificate_of(
+            self.stability_,
+            self.mixture_,
+            self.masks_.patterns,
+            full_rank=self.full_rank_,
+            skewed=self.skewed_,
+            injective=True if square else None,
+        )
 
     # -- what the fit leaves ------------------------------------------------------
 
@@ -500,35 +461,6 @@ def _fit_together(models: Sequence[PDGMM], jobs: Sequence[_Job], starts: Sequenc
     )
     for model, job, trained in zip(models, jobs, batch.fit(go_on=first.long), strict=True):
         model._keep(trained, job.X)
-
-
-def _frequent_part(mixture: Mixture) -> tuple[Mixture, float]:
-    """Return the mixture of the components that are not rare beside that of a typical row, and their share."""
-    order = np.argsort(mixture.weights)
-    typical = mixture.weights[order][np.searchsorted(np.cumsum(mixture.weights[order]), 0.5)]
-    frequent = mixture.weights >= RARE_COMPONENT * typical
-    weights = mixture.weights[frequent]
-    part = Mixture(weights / weights.sum(), mixture.means[frequent], mixture.covariances[frequent])
-    return part, float(weights.sum())
-
-
-def _other_basis(patterns: NDArray[np.bool_], weights: Array) -> Check | None:
-    """Return a doubt if all latents are active together far too often: such rows may rest in another basis.
-
-    Only one basis is looked for. Rows that are sparse in another one seem to have every latent active.
-    """
-    together, by_chance = float(weights @ patterns.all(1)), float(np.prod(weights @ patterns))
-    if together < ALL_ACTIVE or together < 3 * by_chance:
-        return None
-    return Check(
-        name="one basis",
-        statement="no row rests in another basis",
-        statistic=together,
-        threshold=ALL_ACTIVE,
-        verdict="cannot tell",
-        sentence=f"In {together:.0%} of the rows every latent is active, {by_chance:.0%} would be so by chance: these "
-        "rows may rest in another basis, and then no basis is shared.",
-    )
 
 
 def _both_sides(z: NDArray[Any]) -> NDArray[Any]:
