@@ -8,6 +8,7 @@ SRC = Path(__file__).parent.parent / "src" / "identifiable"
 RANK = {
     "errors": 0,
     "mixture": 1,
+    "conditional": 1,
     "nets": 1,
     "flows": 1,
     "densities": 1,

@@ -3,18 +3,22 @@
 __version__ = "0.1.0"
 
 from identifiable.certify import Certificate, Check, Level, certify
+from identifiable.conditional import ConditionalPrior
 from identifiable.data.sample import Sample
 from identifiable.errors import DamagedFileError, DataError, FitFailedError, RecoveryWarning
 from identifiable.estimators import (
+    IVAE,
     PDGMM,
     VAE,
     BetaTCVAE,
     BetaVAE,
     DegenerateGaussianMixture,
     GroupedSparse,
+    IFlow,
     IndependentComponents,
     PrincipalComponents,
     RawData,
+    SegmentUnmixing,
     SparseUnmixing,
     TwoStage,
     baselines,
@@ -26,18 +30,21 @@ from identifiable.select import agreement_of_halves, choose
 from identifiable.train import History
 
 __all__ = [
+    "IVAE",
     "PDGMM",
     "VAE",
     "BetaTCVAE",
     "BetaVAE",
     "Certificate",
     "Check",
+    "ConditionalPrior",
     "DamagedFileError",
     "DataError",
     "DegenerateGaussianMixture",
     "FitFailedError",
     "GroupedSparse",
     "History",
+    "IFlow",
     "IndependentComponents",
     "Level",
     "Mixture",
@@ -45,6 +52,7 @@ __all__ = [
     "RawData",
     "RecoveryWarning",
     "Sample",
+    "SegmentUnmixing",
     "SparseUnmixing",
     "Stability",
     "TwoStage",

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 LOG_2 = math.log(2)
+SCALE = 2.0  # c, how sharply the units of a `BentFlow` bend at the start
+MOST_LOG_SLOPE = 8.0  # of a unit of a `BentFlow`: less 1, float32 does not tell a much smaller slope from 0
 
 
 class SmoothLeakyFlow(nn.Module):
@@ -62,21 +64,12 @@ class SmoothLeakyFlow(nn.Module):
         rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        if min(members, n, depth) < 1:
-            raise ValueError(f"members, n and depth must be at least 1. Got {members}, {n} and {depth}.")
-        start = torch.eye(n) if start is None else start
-        if start.shape not in ((n, n), (members, n, n)):
-            raise ValueError(f"start must be (n, n) or (members, n, n), n = {n}. Got {tuple(start.shape)}.")
+        start = _check_start(members, n, depth, start)
 
         def noise(*shape: int) -> Tensor:
             return torch.randn((members, *shape), generator=rng, dtype=start.dtype)
 
-        weight = torch.linalg.qr(noise(depth, n, n))[0].contiguous()
-        product = torch.eye(n, dtype=start.dtype)
-        for rotation in weight.unbind(1)[1:]:
-            product = product @ rotation
-        weight[:, 0] = start @ product.mT
-        self.weight = nn.Parameter(weight)
+        self.weight = nn.Parameter(_rotations(start, noise(depth, n, n)))
         self.log_slope = nn.Parameter(0.05 * noise(depth - 1, n))
         self.inner_bias = inner_bias or depth < 3
         self.bias = nn.Parameter(0.05 * noise(depth if self.inner_bias else 2, n))
@@ -169,15 +162,70 @@ class _Layers(torch.autograd.Function):
         return dw, dA, db, da, None
 
 
-def _sigmoid_and_softplus(w: Tensor) -> tuple[Tensor, Tensor]:
-    """Return σ(w) and softplus(w) - log 2 = w - log σ(w) - log 2, for w of any size.
+def _check_start(members: int, n: int, depth: int, start: Tensor | None) -> Tensor:
+    if min(members, n, depth) < 1:
+        raise ValueError(f"members, n and depth must be at least 1. Got {members}, {n} and {depth}.")
+    start = torch.eye(n) if start is None else start
+    if start.shape not in ((n, n), (members, n, n)):
+        raise ValueError(f"start must be (n, n) or (members, n, n), n = {n}. Got {tuple(start.shape)}.")
+    return start
+
+
+def _rotations(start: Tensor, noise: Tensor) -> Tensor:
+    """Return matrices (R, D, n, n) whose product is start: all but the first are rotations, made of noise."""
+    weight: Tensor = torch.linalg.qr(noise)[0].contiguous()
+    product = torch.eye(noise.shape[-1], dtype=start.dtype)
+    for rotation in weight.unbind(1)[1:]:
+        product = product @ rotation
+    weight[:, 0] = start @ product.mT
+    return weight
+
+
+def _sigmoid_and_softplus(w: Tensor, offset: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Return σ(w) and softplus(w) - log 2 + offset = w - log σ(w) - log 2 + offset, for w of any size.
 
     Below -36, where both are less than 2^-51, they keep their value there: log σ(w) would overflow. In place of
     `F.softplus`, which on a CPU is slow (many times so when it meets denormal numbers) and off by e^-20 in float64.
     """
     q = w.clamp_min(-36.0)
     p = torch.sigmoid(q)
-    return p, q.sub_(p.log()).sub_(LOG_2)
+    return p, q.sub_(p.log()).sub_(LOG_2 - offset)
+
+
+def _unbend(y: Tensor, s: Tensor, r: Tensor, e: Tensor) -> Tensor:
+    """Solve y = h + r softplus(h - e) - s softplus(-h - e) for h, to rounding; r and s are slopes less 1.
+
+    The right-hand side increases from slope 1 + s to 1 + r and is neither convex nor concave, so Newton's method is
+    kept inside a bracket, which is halved where a step would leave it. A solution is left alone: another step would
+    come to rest on the bracket's end, and then be thrown to its middle.
+    """
+    residual, _, _ = _bent(torch.zeros_like(y), y, s, r, e)
+    far = y.abs() + (1 + s.abs() + r.abs()) * (1 + e)
+    far = far / torch.minimum(torch.ones_like(r), torch.minimum(1 + r, 1 + s))
+    low, high = torch.where(residual > 0, -far, 0.0), torch.where(residual > 0, 0.0, far)
+    h = 0.5 * (low + high)
+    for _ in range(200):
+        residual, slope, size = _bent(h, y, s, r, e)
+        solved = residual.abs() <= 16 * torch.finfo(h.dtype).eps * size
+        if bool(solved.all()):
+            break
+        low, high = torch.where(residual < 0, h, low), torch.where(residual > 0, h, high)
+        newton = h - residual / slope
+        inside = (newton > low) & (newton < high)
+        h = torch.where(solved, h, torch.where(inside, newton, 0.5 * (low + high)))
+    return h
+
+
+def _bent(h: Tensor, y: Tensor, s: Tensor, r: Tensor, e: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return φ(h) - y, φ'(h), and the size of what was added up to the first, which bounds its rounding."""
+    right, left = r * _softplus(h - e), s * _softplus(-h - e)
+    slope = 1 + r * torch.sigmoid(h - e) + s * torch.sigmoid(-h - e)
+    return h + right - left - y, slope, 1 + h.abs() + e + right.abs() + left.abs() + y.abs()
+
+
+def _softplus(w: Tensor) -> Tensor:
+    """Log(1 + e^w) to rounding, of its own size; as w - log σ(w) it would be to that of w."""
+    return w.clamp(min=0) + torch.log1p(torch.exp(-w.abs().clamp(max=80)))
 
 
 def _deactivate(y: Tensor, a: Tensor) -> Tensor:
@@ -195,3 +243,145 @@ def _deactivate(y: Tensor, a: Tensor) -> Tensor:
         if bool((residual.abs() <= rounding).all()):
             break
     return w
+
+
+class BentFlow(nn.Module):
+    """t = f(x): D affine maps h <- h A_l + b_l, and between them, unit by unit, a function with two smooth bends.
+
+        φ(h) = h + ((r - 1) softplus(c (h - e)) - (s - 1) softplus(-c (h + e))) / c,
+        φ'(h) = 1 + (r - 1) p + (s - 1) q,        p = σ(c (h - e)),  q = σ(-c (h + e)),        c = 2,
+        log|det df/dx| = Σ_l log|det A_l| + Σ_l Σ_i log φ'_li(h_li).
+
+    φ has slope s far to the left, r far to the right, and about 1 between the bends at ±e, where these are far apart.
+    Each unit learns log s, log r (±8 at most) and log e; p + q < 1, so φ' > 0, and f is invertible wherever
+    det A_l ≠ 0. How sharp a bend is, the matrices decide: a unit scaled up before φ and down after it bends more
+    sharply. With s and r both above 1, φ undoes a saturating function such as tanh, for which one-sided bends
+    (`SmoothLeakyFlow`) would need many layers.
+
+    At the start A_1, ..., A_{D-1} are random rotations and A_0 = W (A_1 ⋯ A_{D-1})ᵀ, W a linear solution, biases are
+    .05 N(0, 1), s and r lie near 1 and e too, with logarithms .05 N(0, 1) and .1 N(0, 1), so that f(x) is near x W. A
+    float64 W gives a float64 flow.
+
+    Parameters
+    ----------
+    members, n, depth : R, the dimension and D.
+    start : W, (n, n) for all members or (R, n, n); the identity by default.
+    rng : source of the start.
+
+    Examples
+    --------
+    >>> import torch
+    >>> rng = torch.Generator().manual_seed(0)
+    >>> flow = BentFlow(3, 2, 4, start=torch.tensor([[2.0, 0.0], [0.0, 1.0]]), rng=rng)
+    >>> x = torch.randn(5, 2, generator=rng)
+    >>> t, log_det = flow(x)
+    >>> t.shape, log_det.shape
+    (torch.Size([3, 5, 2]), torch.Size([3, 5]))
+    >>> bool((flow.inverse(t) - x).abs().max() < 1e-5)
+    True
+    """
+
+    def __init__(
+        self, members: int, n: int, depth: int, *, start: Tensor | None = None, rng: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        start = _check_start(members, n, depth, start)
+
+        def noise(*shape: int) -> Tensor:
+            return torch.randn((members, *shape), generator=rng, dtype=start.dtype)
+
+        self.weight = nn.Parameter(_rotations(start, noise(depth, n, n)))
+        self.bias = nn.Parameter(0.05 * noise(depth, n))
+        self.log_slopes = nn.Parameter(0.05 * noise(2, depth - 1, n))  # s, r
+        self.log_bend = nn.Parameter(0.1 * noise(depth - 1, n))  # e
+
+    @property
+    def _slopes_less_1(self) -> Tensor:
+        """Return s - 1 and r - 1, (R, 2, D - 1, n)."""
+        return torch.expm1(self.log_slopes.clamp(-MOST_LOG_SLOPE, MOST_LOG_SLOPE))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return t (R, B, n) and log|det df/dx| (R, B) for x (R, B, n), or (B, n) shared by all members."""
+        h = (x.mT * SCALE).expand(len(self.weight), -1, -1).contiguous()
+        s, r = self._slopes_less_1.unbind(1)
+        h, log_slopes = _BentLayers.apply(  # type: ignore[no-untyped-call]
+            h, self.weight, self.bias * SCALE, s, r, self.log_bend.exp() * SCALE, torch.is_grad_enabled()
+        )
+        log_det = log_slopes + torch.linalg.slogdet(self.weight).logabsdet.sum(1, keepdim=True)
+        return (h / SCALE).mT, log_det
+
+    @torch.no_grad()
+    def then(self, W: Tensor, b: Tensor) -> None:
+        """Follow f by the affine map t <- t W + b, W (R, n, n) and b (R, n), taken into the last layer."""
+        self.weight[:, -1] = self.weight[:, -1] @ W
+        self.bias[:, -1] = (self.bias[:, -1:] @ W)[:, 0] + b
+
+    @torch.no_grad()
+    def inverse(self, t: Tensor) -> Tensor:
+        """Return x (R, B, n) with f(x) = t, to rounding, for t (R, B, n) or (B, n); no gradient."""
+        s, r = self._slopes_less_1[..., None].unbind(1)
+        e, bias = self.log_bend.exp()[..., None] * SCALE, self.bias[..., None] * SCALE
+        h = t.mT * SCALE
+        for layer in reversed(range(self.weight.shape[1])):
+            h = torch.linalg.solve(self.weight[:, layer].mT, h - bias[:, layer])
+            if layer > 0:
+                h = _unbend(h, s[:, layer - 1], r[:, layer - 1], e[:, layer - 1])
+        return (h / SCALE).mT
+
+
+class _BentLayers(torch.autograd.Function):
+    """All layers at once, batch last, with the gradient written by hand; h, b and e in units of 1/c, s and r less 1.
+
+    Given the gradients dy of y = φ(h) and dℓ of ℓ = Σ log g, g = φ'(h), with P = softplus(h - e), Q = softplus(-h - e),
+
+        dh = g dy + (r p (1 - p) - s q (1 - q)) dℓ / g,
+        dr = Σ_B P dy + p dℓ / g,        ds = Σ_B -Q dy + q dℓ / g,
+        de = Σ_B (s q - r p) dy - (r p (1 - p) + s q (1 - q)) dℓ / g.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, h: Tensor, A: Tensor, b: Tensor, s: Tensor, r: Tensor, e: Tensor, keep: bool
+    ) -> tuple[Tensor, Tensor]:
+        maps, shifts = A.mT.contiguous().unbind(1), b[..., None].unbind(1)
+        lefts, rights, bends = (v[..., None].unbind(1) for v in (s, r, e))
+        log_slopes, kept = torch.zeros_like(h), [A, s, r, h]
+        h = torch.baddbmm(shifts[0], maps[0], h)
+        for left, right, bend, map_l, shift in zip(lefts, rights, bends, maps[1:], shifts[1:], strict=True):
+            p, P = _sigmoid_and_softplus(h - bend, LOG_2)
+            q, Q = _sigmoid_and_softplus(-h - bend, LOG_2)
+            g = (right * p).addcmul_(left, q).add_(1.0)
+            y = torch.addcmul(h, right, P).addcmul_(left, Q, value=-1)
+            log_slopes.add_(g.log())
+            h = torch.baddbmm(shift, map_l, y)
+            if keep:
+                kept += [p, P, q, Q, g, y]
+        ctx.save_for_backward(*kept)
+        return h, log_slopes.sum(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dh: Tensor, dl: Tensor) -> tuple[Tensor | None, ...]:
+        A, s, r, *kept = ctx.saved_tensors
+        p, P, q, Q, g = (kept[i::6] for i in range(1, 6))
+        inputs = [kept[0], *kept[6::6]]
+        maps, lefts, rights = A.unbind(1), s[..., None].unbind(1), r[..., None].unbind(1)
+        dh, dl = dh.contiguous(), dl[:, None].expand_as(dh).contiguous()
+        dA, db = torch.empty_like(A), torch.empty_like(A[..., 0])
+        ds, dr, de = torch.empty_like(s), torch.empty_like(s), torch.empty_like(s)
+        for layer in reversed(range(len(inputs))):
+            dA[:, layer] = torch.bmm(inputs[layer], dh.mT)
+            db[:, layer] = dh.sum(-1)
+            dy = torch.bmm(maps[layer], dh)
+            if layer > 0:
+                k = layer - 1
+                dg = dl / g[k]
+                dr[:, k] = torch.addcmul(p[k] * dg, P[k], dy).sum(-1)
+                ds[:, k] = torch.addcmul(q[k] * dg, Q[k], dy, value=-1).sum(-1)
+                rp, sq = rights[k] * p[k], lefts[k] * q[k]
+                bend_p, bend_q = torch.addcmul(rp, rp, p[k], value=-1), torch.addcmul(sq, sq, q[k], value=-1)
+                de[:, k] = (sq - rp).mul_(dy).addcmul_(bend_p + bend_q, dg, value=-1).sum(-1)
+                dh = (bend_p - bend_q).mul_(dg).addcmul_(g[k], dy)
+            else:
+                dh = dy
+        return dh, dA, db, ds, dr, de, None

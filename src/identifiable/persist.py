@@ -20,14 +20,16 @@ from torch import Tensor, nn
 
 import identifiable
 from identifiable import estimators, store
+from identifiable.conditional import ConditionalPrior
 from identifiable.errors import DamagedFileError
+from identifiable.estimators.auxiliary import Auxiliary
 from identifiable.estimators.base import Stability, resolve_device
 from identifiable.estimators.sparse_unmixing import Masks
 from identifiable.mixture import Mixture
 from identifiable.train import History
 
 _RESULTS = {
-    c.__name__: c for c in (History, Masks, Mixture, Stability)
+    c.__name__: c for c in (Auxiliary, ConditionalPrior, History, Masks, Mixture, Stability)
 }  # the small typed results an estimator may hold
 
 

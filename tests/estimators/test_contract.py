@@ -12,14 +12,17 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from identifiable import DataError, RecoveryWarning, estimators, load, save
 from identifiable.estimators import (
+    IVAE,
     PDGMM,
     VAE,
     BetaTCVAE,
     BetaVAE,
     GroupedSparse,
+    IFlow,
     IndependentComponents,
     PrincipalComponents,
     RawData,
+    SegmentUnmixing,
     SparseUnmixing,
     TwoStage,
 )
@@ -30,8 +33,11 @@ ESTIMATORS = [
     RawData(n_latents=2, n_restarts=2),
     PrincipalComponents(n_latents=2, n_restarts=2),
     IndependentComponents(n_latents=2, n_restarts=2, random_state=0),
+    SegmentUnmixing(n_latents=2, n_restarts=2, random_state=0),
     SparseUnmixing(n_latents=2, n_restarts=2, random_state=0, max_rounds=1),
+    IFlow(n_latents=2, n_restarts=2, random_state=0, verbose=0, depth=3, max_steps=10, batch_size=32),
     PDGMM(n_latents=2, n_restarts=2, random_state=0, verbose=0, depth=3, max_steps=10, batch_size=32, long=False),
+    IVAE(**QUICK),
     VAE(**QUICK),
     BetaVAE(**QUICK),
     BetaTCVAE(**QUICK),

@@ -1,6 +1,78 @@
-"""Certificates: which theorem applies to a mixture of latents, and what it says is identified. One module per paper."""
+"""Certificates: which theorem applies to a law of latents, and what it says is identified. One module per paper."""
 
-from identifiable.certify.pdgmm import certify
+from typing import overload
+
+from identifiable.certify import pdgmm
+from identifiable.certify.ivae import Observation, certify_conditional
 from identifiable.certify.result import Certificate, Check, Level, Verdict
+from identifiable.conditional import ConditionalPrior
+from identifiable.errors import DataError
+from identifiable.mixture import Mixture
 
 __all__ = ["Certificate", "Check", "Level", "Verdict", "certify"]
+
+
+@overload
+def certify(
+    law: Mixture,
+    *,
+    estimated: bool = False,
+    injective: bool | None = None,
+    affine: bool = False,
+    tolerance: float | None = None,
+) -> Certificate: ...
+
+
+@overload
+def certify(
+    law: ConditionalPrior,
+    *,
+    estimated: bool = False,
+    injective: bool | None = None,
+    observation: Observation | None = None,
+    tolerance: float | None = None,
+) -> Certificate: ...
+
+
+def certify(
+    law: Mixture | ConditionalPrior,
+    *,
+    estimated: bool = False,
+    injective: bool | None = None,
+    affine: bool = False,
+    observation: Observation | None = None,
+    tolerance: float | None = None,
+) -> Certificate:
+    """Say what is identified when z follows this law and x is observed: none < ATwC < AT < blocks < PS.
+
+    Parameters
+    ----------
+    law : the law of the latents, true or learnt. A `Mixture` is judged by Xu et al. (2026), see
+        `identifiable.certify.pdgmm`; a `ConditionalPrior` by Khemakhem et al. (2020), see `identifiable.certify.ivae`.
+    estimated : the law was learnt: the default tolerance is looser, and the certificate says so.
+    injective : whether the mixing is injective and continuous, for a mixture also piecewise affine; None: a premise.
+    affine : mixtures only: the mixing is known to be affine.
+    observation : conditional priors only: how x is drawn about f(z), "gaussian", "bernoulli", "categorical" or "none";
+        None: a premise.
+    tolerance : up to it a difference counts as zero, in standard deviations; default 1e-5, or 0.05 when estimated.
+
+    Examples
+    --------
+    >>> print(certify(Mixture([0.5, 0.5], [[3, 0], [1, 4]], [[1, 0], [0, 1]])).level)
+    PS
+    >>> print(certify(ConditionalPrior("mean", [[0, 0], [2, 0], [0, 3]], [[1, 1], [1, 1], [1, 1]])).level)
+    AT
+    """
+    if isinstance(law, Mixture):
+        if observation is not None:
+            raise DataError(
+                "observation is for a ConditionalPrior: the theorems on mixtures have no noise. Leave it out."
+            )
+        return pdgmm.certify(law, estimated=estimated, injective=injective, affine=affine, tolerance=tolerance)
+    if not isinstance(law, ConditionalPrior):
+        raise TypeError(f"certify takes a Mixture or a ConditionalPrior, got {type(law).__name__}.")
+    if affine:
+        raise DataError("affine is for a Mixture: the theorems on a ConditionalPrior do not use it. Leave it out.")
+    return certify_conditional(
+        law, estimated=estimated, injective=injective, observation=observation, tolerance=tolerance
+    )

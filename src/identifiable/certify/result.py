@@ -73,10 +73,12 @@ class Certificate:
         group for AT, none below. Latents that never vary are in no block.
     pure : parts of the blocks that are recovered free of all other latents; differs from `blocks` only where some
         latents are active whenever others are.
-    shift : a point t in the support of every component (n,), None where there is none.
+    shift : a point t in the support of every component (n,), None where there is none; for latents given u, the point
+        where T is least.
     basis : the basis shared by all supports, as columns (n, n); the identity where it is the standard one, None where
         there is none. Supports are t + span of some columns; the identified latents are basis^-1 (z - t).
-    estimated : whether the mixture was learnt.
+    estimated : whether the law of the latents was learnt.
+    meaning : what `level` means here, in words; "" for the usual words.
     """
 
     level: Level
@@ -88,6 +90,7 @@ class Certificate:
     shift: NDArray[np.float64] | None
     basis: NDArray[np.float64] | None
     estimated: bool
+    meaning: str = ""
 
     def __getitem__(self, name: str) -> Check:
         """Return the check of this name."""
@@ -99,7 +102,7 @@ class Certificate:
         return self.basis is not None and np.array_equal(self.basis, np.eye(len(self.basis)))
 
     def __str__(self) -> str:
-        meaning = _MEANING[self.level]
+        meaning = self.meaning or _MEANING[self.level]
         if self.level >= Level.BLOCKS and not self.standard:
             meaning += "; 'latents' are the coordinates in the sparse basis (columns of `basis`), not the given ones"
         lines = [f"Identified up to: {self.level}" + (f", by {self.theorem}" if self.theorem else ""), f"  {meaning}."]
@@ -113,8 +116,8 @@ class Certificate:
         lines += [f"  {check.name} {check.verdict}: {check.sentence}" for check in self.checks]
         if self.estimated:
             lines.append(
-                "This certificate rests on estimates: the mixture was learnt, and the verdicts are about what was "
-                "learnt, not about what made the data."
+                "This certificate rests on estimates: the law of the latents was learnt, and the verdicts are about "
+                "what was learnt, not about what made the data."
             )
         return "\n".join(lines)
 
@@ -130,6 +133,7 @@ class Certificate:
             "shift": None if self.shift is None else self.shift.tolist(),
             "basis": None if self.basis is None else self.basis.tolist(),
             "estimated": self.estimated,
+            "meaning": self.meaning or _MEANING[self.level],
         }
 
 

@@ -3,21 +3,27 @@
 from identifiable.estimators.baselines import IndependentComponents, PrincipalComponents, RawData, baselines
 from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
 from identifiable.estimators.grouped_sparse import GroupedSparse
+from identifiable.estimators.iflow import IFlow
+from identifiable.estimators.ivae import IVAE
 from identifiable.estimators.pdgmm import PDGMM
+from identifiable.estimators.segment_unmixing import SegmentUnmixing
 from identifiable.estimators.sparse_unmixing import SparseUnmixing
 from identifiable.estimators.two_stage import TwoStage
 from identifiable.estimators.vae import VAE, BetaTCVAE, BetaVAE
 
 __all__ = [
+    "IVAE",
     "PDGMM",
     "VAE",
     "BetaTCVAE",
     "BetaVAE",
     "DegenerateGaussianMixture",
     "GroupedSparse",
+    "IFlow",
     "IndependentComponents",
     "PrincipalComponents",
     "RawData",
+    "SegmentUnmixing",
     "SparseUnmixing",
     "TwoStage",
     "baselines",

@@ -1,0 +1,612 @@
+r"""iVAE: the identifiable variational autoencoder (Khemakhem et al. 2020).
+
+Model, with decoder f and a conditionally factorial prior from an exponential family (eq. 5 to 7):
+
+    z | u ~ Π_i p(z_i | u),      x | z ~ p(x; f(z)).
+
+Objective, the evidence lower bound (eq. 8):
+
+    L = E_q(z|x,u) [log p(x | z)] - KL(q(z | x, u) || p(z | u)).
+
+Theorem 3 asks that q can be the true posterior, p(z | x, u) ∝ p(x | z) p(z | u). Here the encoder stands for the first
+factor, a Gaussian in z with mean m(x) and covariance C(x), and each latent is then drawn towards its prior (a Gaussian
+of equal moments where it is Laplace) by as much as the two are sure,
+
+    E z_i = m_ui + g_i (m_i(x) - m_ui),      Cov z = √g C(x) √g,      g_i = s_ui² / (s_ui² + C_ii(x)),
+
+which for a diagonal C is their product exactly. C is full, or diagonal as in the paper. A diagonal q cannot follow a
+posterior whose latents are correlated, however little noise there is, and the bound then prefers decoders with
+orthogonal Jacobians to the true one: on the paper's own data that costs more than all the rest. Without u the prior
+over all u takes its place.
+"""
+
+import copy
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from scipy.stats import norm, qmc
+from sklearn.decomposition import FastICA
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from identifiable.certify import Certificate
+from identifiable.data.sample import FloatArray
+from identifiable.densities import log_normal
+from identifiable.errors import DataError
+from identifiable.estimators._given_u import GivenU, generator_of, rows_of
+from identifiable.estimators._ivae_nets import LOG_NOISE_FLOOR, Nets, Posterior
+from identifiable.estimators.base import is_integer, is_real, resolve_device
+from identifiable.estimators.iflow import IFlow
+from identifiable.estimators.sparse_unmixing import Reduction
+from identifiable.nets import ACTIVATIONS, select_member
+from identifiable.train import Batch, History, Plan, Step, minimise
+
+Array = NDArray[np.float64]
+
+LIKELIHOODS = "gaussian", "bernoulli", "categorical"
+FIRST_NOISE = 0.3  # where a learnt one starts
+SURE, UNSURE = -2.0, 0.0  # log sd of the encoder's factor at the start, continuous and discrete columns
+DRAWS = 32  # per row in `score`
+BLOCK = 4096  # rows that go through a net at once outside training
+
+
+class IVAE(GivenU):
+    """Identifiable variational autoencoder: a VAE whose prior is conditioned on an observed u.
+
+    Parameters
+    ----------
+    n_latents : number of latents n.
+    n_restarts : autoencoders trained together in one batch; their agreement is `stability_`, the one with the best
+        held-out bound is kept.
+    random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
+    device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
+    verbose : 1 shows a progress bar on a terminal, 0 nothing.
+    family : law of a latent given u: "variance" (Gaussian, mean 0), "gaussian" (mean and variance) or "laplace"
+        (centred); "auto": "gaussian" where the means of the data change with u, else "variance".
+    prior : where its parameters come from: a "table" of the values of u or a "net" of its features; "auto": a table
+        unless some column of u is continuous.
+    kinds, groups : what u is, and its groups; see `Auxiliary.of`.
+    likelihood : "gaussian" (columns are standardised inside), "bernoulli" (values in [0, 1]) or "categorical" (whole
+        numbers that name categories, column by column).
+    noise : standard deviation of the Gaussian noise, in those of a column (the paper: .1); None: learnt, by column.
+    posterior : "full" or "diagonal" covariance of q.
+    posterior_sees_u : False: q(z | x), with the prior over all u in the place of p(z | u).
+    start : "linear": encoder and decoder start at `SegmentUnmixing`; "flow": they first learn the maps that `IFlow`
+        finds; "random". "auto": "flow" for Gaussian columns, else "linear".
+    weights : of the terms of the bound, (a, b, c, d): reconstruction, mutual information of x and z, total correlation
+        of z, divergence of each latent's law from the prior given u, as in the authors' code (theirs: 100, 1, 0, 10).
+        The last three are estimated on batches, and q must be diagonal. None: the bound itself.
+    hidden, activation : layers of the encoder; the decoder mirrors them.
+    max_steps, batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
+    patience : stop after this many records (of 100) without a better held-out bound in any restart; None: never.
+    resolve : also find the linear map A that Theorem 1 leaves, by linear ICA on the sufficient statistics:
+        `independent_statistics`. Where the certificate says PS there is none to find.
+    checkpoint : a file from which an interrupted training continues exactly; it is removed when the fit is done.
+
+    Attributes
+    ----------
+    module_ : the kept nets.
+    auxiliary_ : `Auxiliary`, how u is read.
+    family_, table_ : what "auto" became.
+    noise_ : (d,) standard deviation of the decoder's noise in the units of the data; Gaussian only.
+    law_ : `ConditionalPrior`, the law of the latents in each group of u, with bootstrap copies.
+    history_ : `History` of the training.
+    stability_, fit_status_ : agreement between restarts.
+    certificate_ : `Certificate`: what is identified, and why.
+
+    Examples
+    --------
+    >>> from identifiable.data import make_segments
+    >>> s = make_segments(2000, segments=10, n=2, d=4, random_state=0)
+    >>> model = IVAE(2, n_restarts=2, max_steps=50, random_state=0, verbose=0).fit(s.x, s.u)
+    >>> model.transform(s.x, s.u).shape, model.transform(s.x).shape
+    ((2000, 2), (2000, 2))
+    >>> model.sample(3, u=7, random_state=0).shape
+    (3, 4)
+
+    References
+    ----------
+    Khemakhem, Kingma & Hyvärinen, Variational autoencoders and nonlinear ICA: a unifying framework, AISTATS 2020.
+    """
+
+    module_: Nets
+    history_: History
+    mean_: Array
+    scale_: Array
+    levels_: tuple[Array, ...]
+
+    def __init__(
+        self,
+        n_latents: int = 2,
+        *,
+        n_restarts: int = 2,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "auto",
+        verbose: int = 1,
+        family: str = "auto",
+        prior: str = "auto",
+        kinds: str | Sequence[str] = "auto",
+        groups: int | None = None,
+        likelihood: str = "gaussian",
+        noise: float | None = None,
+        posterior: str = "full",
+        posterior_sees_u: bool = True,
+        start: str = "auto",
+        weights: Sequence[float] | None = None,
+        hidden: Sequence[int] = (128, 128, 128),
+        activation: str = "silu",
+        max_steps: int = 3000,
+        batch_size: int = 512,
+        learning_rate: float = 3e-3,
+        patience: int | None = 20,
+        resolve: bool = False,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.n_latents = n_latents
+        self.n_restarts = n_restarts
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.family = family
+        self.prior = prior
+        self.kinds = kinds
+        self.groups = groups
+        self.likelihood = likelihood
+        self.noise = noise
+        self.posterior = posterior
+        self.posterior_sees_u = posterior_sees_u
+        self.start = start
+        self.weights = weights
+        self.hidden = hidden
+        self.activation = activation
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.resolve = resolve
+        self.checkpoint = checkpoint
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Train on X (N, d) with the auxiliary variable y = u, (N,) or (N, m).
+
+        A tenth of the rows (1000 at most) is held out: their bound stops the training and chooses among restarts, which
+        are compared on them.
+        """
+        self._check_parameters()
+        X = self._check_rows(X)
+        self._set_auxiliary(y, len(X))
+        seed, device = self._seed(), resolve_device(self.device)
+        train, held = self._hold_out(y, len(X), seed)
+        self._set_columns(X)
+        module = self._started(X, y, train, seed, device)
+        rows, u = self._rows(X, device, np.float32), self._u_tensor(y, len(X), device)
+        members = self.n_restarts
+        seen, u_seen = (v[held].expand(members, *v[held].shape) for v in (rows, u))
+        rng = torch.Generator().manual_seed(seed)
+        noise = torch.randn((members, len(held), self.n_latents), generator=rng).to(device)
+
+        def bound(x: Tensor, u: Tensor, noise: Tensor) -> Tensor:
+            q = module.posterior(x, self._pull(module, u))
+            z = q.at(noise)
+            likelihood = module.log_likelihood(x, module.decode(z))
+            if self.weights is None:
+                return likelihood - module.divergence(q, u)
+            return self._weighted(module, likelihood, q, z, u, len(train))
+
+        def loss(batch: Batch, step: Step) -> Tensor:
+            x, u = batch
+            noise = torch.randn((*x.shape[:-1], self.n_latents), generator=step.rng, device=device)
+            return -bound(x, u, noise).mean(1) / x.shape[-1]
+
+        def criterion() -> Tensor:
+            return -bound(seen, u_seen, noise).mean(1)
+
+        plan = Plan(self.max_steps, self.batch_size, self.learning_rate, clip=1.0, patience=self.patience)
+        self.history_ = minimise(
+            module,
+            loss,
+            [rows[train], u[train]],
+            plan,
+            seed=seed,
+            criterion=criterion,
+            checkpoint=self.checkpoint,
+            verbose=self.verbose,
+        )
+        with torch.no_grad():
+            latents = module.posterior(seen, self._pull(module, u_seen)).mean.double().cpu().numpy()
+            likely = -criterion().nan_to_num(torch.inf).cpu().numpy()
+        self._settle(latents)
+        self.module_ = select_member(module, int(np.argmax(likely)))
+        if self.checkpoint is not None:
+            Path(self.checkpoint).unlink(missing_ok=True)
+        z = np.asarray(self._means(X[train]), dtype=np.float64)  # without u: what x itself says
+        self._set_law(z, rows_of(y, train), seed)
+        if self.resolve:
+            self._set_statistics(z, seed)
+        return self
+
+    def transform(self, X: ArrayLike, u: Any = None) -> FloatArray:
+        """Return the posterior means (N, n_latents): of q(z | x, u) where u is given, else of q(z | x).
+
+        With u the latents are drawn towards p(z | u), without it towards their law over all u. Where the noise is small
+        beside both it makes hardly a difference; where x says little (few bits, much noise), u helps, but latents given
+        u also carry what u alone says of them.
+        """
+        return self._means(self._check_new_data(X), u)
+
+    @torch.no_grad()
+    def _means(self, X: FloatArray, u: Any = None) -> FloatArray:
+        module, device = self._module_for(X)
+        given = None if u is None else self._u_tensor(u, len(X), device, module.into.dtype)
+        blocks = []
+        for start in range(0, len(X), BLOCK):
+            part = slice(start, start + BLOCK)
+            pull = self._pull(module, None if given is None else given[None, part])
+            blocks.append(module.posterior(self._rows(X[part], device)[None], pull).mean[0].cpu().numpy())
+        return np.concatenate(blocks)
+
+    @torch.no_grad()
+    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
+        """Return E[x | z], (N, d), in the units of the data; for categorical columns the most probable category."""
+        Z = self._check_latents(Z)
+        module, device = self._module_for(Z)
+        parts = [Z[i : i + BLOCK] for i in range(0, len(Z), BLOCK)]
+        decoded = torch.cat([module.decode(torch.as_tensor(z, device=device)[None])[0] for z in parts]).cpu().numpy()
+        if self.likelihood == "categorical":
+            chosen = [part.argmax(1) for part in self._split(decoded)]
+            return np.stack([levels[i] for levels, i in zip(self.levels_, chosen, strict=True)], 1).astype(Z.dtype)
+        if self.likelihood == "bernoulli":
+            decoded = expit(decoded)
+        x: FloatArray = (decoded * self.scale_ + self.mean_).astype(Z.dtype)
+        return x
+
+    @torch.no_grad()
+    def score_samples(self, X: ArrayLike, u: Any = None, *, importance: bool = False) -> FloatArray:
+        """Return the evidence lower bound on log p(x | u) of each row (N,), in nats and in the units of the data.
+
+        It is the mean of log p(x, z | u) / q(z | x, u) over 32 quasi-random draws of q, the same for every row, so the
+        value is repeatable; where q is the posterior, it is log p(x | u) exactly. Without u it is a bound on log p(x),
+        with the prior Σ_g w_g p(z | g) over the groups g of u. `importance=True` gives the importance-weighted bound of
+        these draws, the log of the mean ratio, which is never lower (Burda et al. 2016).
+        """
+        X = self._check_new_data(X)
+        module, device = self._module_for(X)
+        given = None if u is None else self._u_tensor(u, len(X), device, module.into.dtype)
+        uniform = qmc.Sobol(self.n_latents, scramble=True, seed=0).random(DRAWS)
+        noise = torch.as_tensor(norm.ppf(uniform).astype(X.dtype), device=device)[:, None]
+        blocks = []
+        for start in range(0, len(X), BLOCK // DRAWS):
+            part = slice(start, start + BLOCK // DRAWS)
+            x, own = self._rows(X[part], device)[None], None if given is None else given[None, part]
+            q = module.posterior(x, self._pull(module, own))
+            z = torch.stack([q.at(e)[0] for e in noise])  # (DRAWS, B, n)
+            decoded = module.decode(z.reshape(1, -1, self.n_latents)).reshape(DRAWS, z.shape[1], -1)
+            likelihood = module.log_likelihood(x, decoded)
+            log_q = -0.5 * (noise.square().sum(-1) - self.n_latents) - q.entropy  # (DRAWS, B)
+            ratio = likelihood + self._log_prior(module, z, own) - log_q
+            found = torch.logsumexp(ratio, 0) - math.log(DRAWS) if importance else ratio.mean(0)
+            blocks.append(found.cpu().numpy())
+        value: FloatArray = np.concatenate(blocks) - X.dtype.type(np.log(self.scale_).sum())
+        return value
+
+    def score(self, X: ArrayLike, y: Any = None) -> float:
+        """Return the mean evidence lower bound of the rows of X, given y = u if there is one; higher is better."""
+        return float(np.mean(self.score_samples(X, y)))
+
+    def sample(
+        self, n_samples: int = 1, u: Any = None, random_state: int | np.random.RandomState | None = None
+    ) -> FloatArray:
+        """Draw rows (n_samples, d), noise included, with u one value for all, or one per row; without, by weight."""
+        check_is_fitted(self)
+        generator = generator_of(random_state)
+        z = self._draw_latents(copy.deepcopy(self.module_.prior).double(), n_samples, u, generator)
+        if self.likelihood == "categorical":
+            module, device = self._module_for(z)
+            with torch.no_grad():
+                decoded = module.decode(torch.as_tensor(z, device=device)[None])[0].cpu().numpy()
+            drawn = [(part + generator.gumbel(size=part.shape)).argmax(1) for part in self._split(decoded)]
+            return np.stack([levels[i] for levels, i in zip(self.levels_, drawn, strict=True)], 1)
+        x = self.inverse_transform(z)
+        if self.likelihood == "bernoulli":
+            return (generator.uniform(size=x.shape) < x).astype(np.float64)
+        noisy: FloatArray = x + self.noise_ * generator.standard_normal(x.shape)
+        return noisy
+
+    @property
+    def noise_(self) -> Array:
+        """Standard deviation (d,) of the decoder's noise, in the units of the data."""
+        check_is_fitted(self)
+        if self.module_.log_noise is None:
+            raise AttributeError(f"likelihood={self.likelihood!r} has no noise scale.")
+        log_noise = self.module_.log_noise.detach()[0, 0].clamp(min=LOG_NOISE_FLOOR)
+        sd: Array = log_noise.exp().double().cpu().numpy() * self.scale_
+        return sd
+
+    @property
+    def certificate_(self) -> Certificate:
+        """What is identified for this fit, and why: Theorems 1 and 2 on the learnt law of the latents given u.
+
+        That the decoder is injective is a premise.
+        """
+        check_is_fitted(self)
+        return self._certificate(self.likelihood, None)
+
+    def statistics(self, X: ArrayLike, u: Any = None) -> FloatArray:
+        """Return the sufficient statistics T(z) of the latents, (N, nk): z², or z and z², or |z|."""
+        return statistics_of(np.asarray(self.transform(X, u)), self.family_)
+
+    def independent_statistics(self, X: ArrayLike, u: Any = None) -> FloatArray:
+        """Return T(z) after the linear ICA step of `resolve=True`, (N, nk): equation (9) without its matrix A."""
+        check_is_fitted(self)
+        if not self.resolve:
+            raise DataError("The linear ICA step was not asked for: fit with resolve=True.")
+        T = self.statistics(X, u)
+        found: FloatArray = ((T - self.statistics_mean_) @ self.statistics_map_.T).astype(T.dtype)
+        return found
+
+    # -- the bound ------------------------------------------------------------------
+
+    def _pull(self, module: Nets, u: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return mean and log-scale of the Gaussian that multiplies the encoder's factor."""
+        if u is not None and self.posterior_sees_u:
+            return module.gaussian_prior(u)
+        every = self._every_group(module.into.device, module.into.dtype)
+        mean, log_scale = module.gaussian_prior(every.expand(len(module.into), *every.shape))
+        w = torch.as_tensor(self.auxiliary_.weights, dtype=mean.dtype, device=mean.device)[:, None]
+        centre = (w * mean).sum(1, keepdim=True)
+        variance = (w * (torch.exp(2 * log_scale) + (mean - centre).square())).sum(1, keepdim=True)
+        return centre, 0.5 * variance.log()
+
+    def _log_prior(self, module: Nets, z: Tensor, u: Tensor | None) -> Tensor:
+        """Log p(z | u) of draws z (K, B, n) for u (1, B), or log Σ_g w_g p(z | g); (K, B)."""
+        if u is not None:
+            return module.prior.log_density(z, *module.prior(u))
+        mean, log_scale = module.prior(self._every_group(z.device, z.dtype)[None])
+        log_w = torch.as_tensor(np.log(self.auxiliary_.weights), dtype=z.dtype, device=z.device)
+        each = [module.prior.log_density(z, m, s) for m, s in zip(mean[0], log_scale[0], strict=True)]
+        return torch.logsumexp(torch.stack(each, -1) + log_w, -1)
+
+    def _weighted(self, module: Nets, likelihood: Tensor, q: Posterior, z: Tensor, u: Tensor, rows: int) -> Tensor:
+        """Return a log p(x|z) - b I - c TC - d Σ KL_i, the last three as in Chen et al. 2018, eq. (S4), given u."""
+        assert self.weights is not None
+        a, b, c, d = self.weights
+        mean, log_sd = (t.mT.contiguous() for t in (q.mean, q.log_sd))  # (R, n, B)
+        pairs = log_normal(z.mT[..., :, None], mean[..., None, :], log_sd[..., None, :])  # (R, n, B, B)
+        count = math.log(z.shape[1] * rows)
+        conditional = log_normal(z, q.mean, q.log_sd).sum(-1)
+        joint = torch.logsumexp(pairs.sum(1), -1) - count
+        marginals = (torch.logsumexp(pairs, -1) - count).sum(1)
+        prior = module.prior.log_density(z, *module.prior(u))
+        return a * likelihood - b * (conditional - joint) - c * (joint - marginals) - d * (marginals - prior)
+
+    # -- the start ------------------------------------------------------------------
+
+    def _started(self, X: FloatArray, y: Any, train: NDArray[np.int64], seed: int, device: torch.device) -> Nets:
+        """Build the nets at their start."""
+        rng = torch.Generator().manual_seed(seed)
+        e = self._rows(X[train], torch.device("cpu"), np.float64).numpy()
+        reduced, own = self._reduced(e), rows_of(y, train)
+        linear = self._linear(reduced, own, seed)
+        module = self._build(self.n_restarts, rng)
+        with torch.no_grad():
+            first = SURE if self.likelihood == "gaussian" else UNSURE
+            encoder, _ = module.last_layers
+            assert encoder.bias is not None
+            encoder.bias[..., self.n_latents : 2 * self.n_latents] += first
+            if module.log_noise is not None:
+                module.log_noise.fill_(math.log(self.noise if self.noise is not None else FIRST_NOISE))
+                module.log_noise.requires_grad_(self.noise is None)
+        if self.start == "random":
+            return module.to(device)
+        T = np.asarray(linear.transform(reduced))
+        self._start_linear(module, e, T)
+        module.prior.start(linear.means_, linear.scales_)
+        module = module.to(device)
+        begun = self.checkpoint is not None and Path(self.checkpoint).exists()  # it holds better nets than the start
+        if self._by_flow and not begun:
+            flow = IFlow(
+                self.n_latents,
+                n_restarts=self.n_restarts,
+                random_state=seed,
+                device=str(device),
+                verbose=self.verbose,
+                family=self.family_,
+                kinds="categorical",
+                max_steps=max(1, self.max_steps // 2),
+            )
+            codes, vary = self.auxiliary_.codes(own), np.ptp(X[train], axis=0) > 0
+            latents = flow.latents_of_restarts(X[train][:, vary], codes)
+            latents[~np.isfinite(latents).all((1, 2))] = T  # a flow that failed leaves the linear start
+            self._follow(module, e, latents, codes, seed, device)
+        return module
+
+    @property
+    def _by_flow(self) -> bool:
+        return self.start == "flow" or (self.start == "auto" and self.likelihood == "gaussian")
+
+    def _reduced(self, e: Array) -> Array:
+        """Return n principal components (N, n) of rows e; columns that do not vary have no part in them."""
+        e = e[:, np.ptp(e, axis=0) > 0]
+        reduction = Reduction.of(e, self.n_latents) if e.size else None
+        rank = 0 if reduction is None else reduction.n
+        if reduction is None or rank < self.n_latents:
+            raise DataError(
+                f"There are at most as many latents as X has rank: n_latents={self.n_latents}, rank={rank}, "
+                f"n_features={self.n_features_in_}. Lower n_latents."
+            )
+        return reduction.reduce(e)
+
+    @torch.no_grad()
+    def _start_linear(self, module: Nets, e: Array, T: Array) -> None:
+        """Start at latents T (N, n), linear in e, and the decoder linear in them; nets add a tenth of their noise."""
+        encoder, decoder = module.last_layers
+        assert encoder.bias is not None and decoder.bias is not None
+        encoder.weight.mul_(0.1)
+        decoder.weight.mul_(0.1)
+        centre = e.mean(0)
+        W, B = np.linalg.lstsq(e - centre, T, rcond=None)[0], np.linalg.lstsq(T, e - centre, rcond=None)[0]
+        module.into.copy_(torch.as_tensor(W))
+        encoder.bias[..., : self.n_latents] = torch.as_tensor(-centre @ W)
+        bias, p = centre, centre.clip(0.01, 0.99)
+        if self.likelihood == "bernoulli":  # the slope of the log-odds at the mean
+            B, bias = B / (p * (1 - p)), np.log(p / (1 - p))
+        elif self.likelihood == "categorical":
+            B, bias = B / p, np.log(p)
+        module.out.copy_(torch.as_tensor(B))
+        decoder.bias.copy_(torch.as_tensor(bias))
+
+    def _follow(
+        self, module: Nets, e: Array, latents: Array, codes: NDArray[np.int64], seed: int, device: torch.device
+    ) -> None:
+        """Train encoder and decoder to be the maps from x to these latents (R, N, n), and back.
+
+        A table starts at their moments in each group, variances with a row of their own, of 1.
+        """
+        centre = latents.mean(1, keepdims=True) if self.family_ == "gaussian" else 0.0
+        latents = (latents - centre) / latents.std(1, keepdims=True)
+        for r, T in enumerate(latents):
+            with torch.no_grad():
+                module.into[r] = torch.as_tensor(np.linalg.lstsq(e, T, rcond=None)[0])
+                module.out[r] = torch.as_tensor(np.linalg.lstsq(T, e, rcond=None)[0])
+                if module.prior.log_scales is not None:
+                    size = np.bincount(codes)[:, None]
+                    mean = np.stack([np.bincount(codes, c) for c in T.T], 1) / size
+                    mean = mean if self.family_ == "gaussian" else np.zeros_like(mean)
+                    squares = np.stack([np.bincount(codes, c) for c in ((T - mean[codes]) ** 2).T], 1)
+                    module.prior.log_scales[r] = torch.as_tensor(0.5 * np.log((squares + 1) / (size + 1)))
+                    if module.prior.means is not None:
+                        module.prior.means[r] = torch.as_tensor(mean)
+        rows = torch.as_tensor(e, dtype=torch.float32, device=device)
+        targets = torch.as_tensor(latents.transpose(1, 0, 2).copy(), dtype=torch.float32, device=device)  # (N, R, n)
+
+        def loss(batch: Batch, step: Step) -> Tensor:
+            x, T = batch  # every member's batch holds the latents of all: it takes its own
+            own = torch.stack([T[r, :, r] for r in range(len(T))])
+            inwards = (module.factor(x).mean - own).square().mean((1, 2))
+            outwards = (module.decode(own) - x).square().mean((1, 2))
+            return inwards.log() + outwards.log()
+
+        plan = Plan(max(1, self.max_steps // 2), self.batch_size, self.learning_rate, clip=5.0)
+        minimise(module, loss, [rows, targets], plan, seed=seed, verbose=self.verbose)
+        with torch.no_grad():
+            if module.log_noise is not None and self.noise is None:
+                own, some = targets.transpose(0, 1)[:, :BLOCK], rows[:BLOCK]
+                error = (module.decode(own) - some).square().mean(1, keepdim=True).sqrt()
+                module.log_noise.copy_(error.log().clamp(min=LOG_NOISE_FLOOR))
+
+    def _set_statistics(self, z: Array, seed: int) -> None:
+        T = statistics_of(z, self.family_)
+        self.statistics_mean_ = T.mean(0)
+        ica = FastICA(whiten="unit-variance", random_state=seed, max_iter=1000, tol=1e-4).fit(T)
+        self.statistics_map_ = ica.components_
+
+    # -- columns ----------------------------------------------------------------------
+
+    def _check_rows(self, X: ArrayLike) -> FloatArray:
+        return self._check_values(self._check_training_data(X, columns_must_vary=self.likelihood == "gaussian"))
+
+    def _check_new_data(self, X: ArrayLike) -> FloatArray:
+        return self._check_values(super()._check_new_data(X))
+
+    def _check_values(self, X: FloatArray) -> FloatArray:
+        if self.likelihood == "bernoulli" and (X.min() < 0 or X.max() > 1):
+            raise DataError(
+                f"likelihood='bernoulli' needs values in [0, 1]; these lie in [{X.min():g}, {X.max():g}]. "
+                "Rescale them, or use likelihood='gaussian'."
+            )
+        if self.likelihood == "categorical" and (X != np.round(X)).any():
+            raise DataError(
+                "likelihood='categorical' needs whole numbers that name categories; some values are not whole. Number "
+                "the categories, or use likelihood='gaussian'."
+            )
+        return X
+
+    def _set_columns(self, X: FloatArray) -> None:
+        d = X.shape[1]
+        self.mean_, self.scale_, self.levels_ = np.zeros(d), np.ones(d), ()
+        if self.likelihood == "gaussian":
+            self.mean_, self.scale_ = X.mean(0, dtype=np.float64), X.std(0, dtype=np.float64)
+        elif self.likelihood == "categorical":
+            self.levels_ = tuple(np.unique(column).astype(np.float64) for column in X.T)
+
+    def _rows(self, X: FloatArray, device: torch.device, dtype: Any = None) -> Tensor:
+        """Return standardised columns, bits, or categories one-hot, as the encoder takes them; precise as X is."""
+        dtype = X.dtype if dtype is None else dtype
+        if self.likelihood != "categorical":
+            return torch.as_tensor(((X - self.mean_) / self.scale_).astype(dtype), device=device)
+        parts = []
+        for j, (column, levels) in enumerate(zip(X.T, self.levels_, strict=True)):
+            hit = column[:, None] == levels
+            if not hit.any(1).all():
+                unseen = sorted(set(column[~hit.any(1)].tolist()))[:5]
+                raise DataError(f"Column {j} has categories that were not there in fit: {unseen}. Drop these rows.")
+            parts.append(hit)
+        return torch.as_tensor(np.concatenate(parts, 1).astype(dtype), device=device)
+
+    def _split(self, decoded: NDArray[Any]) -> list[NDArray[Any]]:
+        return np.split(decoded, np.cumsum([len(levels) for levels in self.levels_])[:-1], axis=1)
+
+    def _build(self, members: int, rng: torch.Generator | None = None) -> Nets:
+        sizes = [len(levels) for levels in self.levels_]
+        return Nets(
+            members,
+            sum(sizes) if self.likelihood == "categorical" else self.n_features_in_,
+            self.hidden,
+            self._prior(members, self.n_latents, rng),
+            full=self.posterior == "full",
+            likelihood=self.likelihood,
+            levels=sizes,
+            activation=self.activation,
+            rng=rng,
+        )
+
+    def _module_for(self, rows: FloatArray) -> tuple[Nets, torch.device]:
+        """Return the fitted nets in the precision of the rows: float64 in, float64 all the way."""
+        module = copy.deepcopy(self.module_).to(torch.float64 if rows.dtype == np.float64 else torch.float32)
+        return module, module.into.device
+
+    def _check_parameters(self) -> None:
+        self._check_given()
+        self._require("likelihood", self.likelihood in LIKELIHOODS, f"one of {LIKELIHOODS}")
+        self._require("noise", self.noise is None or is_real(self.noise, 0), "None or a number > 0")
+        self._require("posterior", self.posterior in ("full", "diagonal"), "'full' or 'diagonal'")
+        self._require("posterior_sees_u", isinstance(self.posterior_sees_u, bool), "True or False")
+        self._require("resolve", isinstance(self.resolve, bool), "True or False")
+        starts = ("auto", "flow", "linear", "random") if self.likelihood == "gaussian" else ("auto", "linear", "random")
+        self._require("start", self.start in starts, f"one of {starts} with likelihood={self.likelihood!r}")
+        four = (
+            isinstance(self.weights, Sequence)
+            and len(self.weights) == 4
+            and all(is_real(w, -1e-9) for w in self.weights)
+        )
+        diagonal = self.posterior == "diagonal"
+        self._require(
+            "weights",
+            self.weights is None or (four and diagonal),
+            "None, or four numbers >= 0 with posterior='diagonal'",
+        )
+        widths_hold = isinstance(self.hidden, Sequence) and all(is_integer(h, 1) for h in self.hidden)
+        self._require("hidden", widths_hold, "a sequence of positive layer widths")
+        self._require("activation", self.activation in ACTIVATIONS, f"one of {sorted(ACTIVATIONS)}")
+        self._require("max_steps", is_integer(self.max_steps, 1), "an integer >= 1")
+        self._require("batch_size", is_integer(self.batch_size, 2), "an integer >= 2")
+        self._require("learning_rate", is_real(self.learning_rate, 0), "a number > 0")
+        self._require("patience", self.patience is None or is_integer(self.patience, 1), "an integer >= 1 or None")
+        if self.checkpoint is not None:
+            self._require("random_state", is_integer(self.random_state, 0), "an integer when checkpoint is given")
+
+
+def statistics_of(z: NDArray[Any], family: str) -> NDArray[Any]:
+    """Return T(z), (N, nk), of latents z (N, n).
+
+    >>> statistics_of(np.array([[1.0, -2.0]]), "gaussian")
+    array([[ 1., -2.,  1.,  4.]])
+    """
+    T: NDArray[Any] = np.abs(z) if family == "laplace" else z**2
+    return np.concatenate([z, T], axis=1) if family == "gaussian" else T
