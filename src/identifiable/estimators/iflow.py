@@ -66,20 +66,24 @@ class FlowGivenU(nn.Module):
 
 
 class Straightened(nn.Module):
-    """The kept model: rows y -> (first flow, where there is one) -> flow -> latents."""
+    """The kept model: rows y -> (first flow, where there is one) -> flow -> latents.
+
+    Of the first flow's prior nothing is kept: its family may be another than that of the latents, once straightened.
+    """
 
     def __init__(self, straight: FlowGivenU | None, unmix: FlowGivenU) -> None:
         super().__init__()
-        self.straight, self.unmix = straight, unmix
+        self.straight, self.unmix = None if straight is None else straight.flow, unmix
+        self.log_rest = nn.Parameter(unmix.log_rest.clone() if straight is None else straight.log_rest)
 
     def latents(self, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return latents (B, n) and the part of log p(x | u) that does not depend on u (B,), for y (B, m)."""
         value = torch.zeros_like(y[:, 0])
         if self.straight is not None:
-            t, log_det = self.straight.flow(y[None])
-            n, log_rest = self.unmix.prior.n, self.straight.log_rest
+            t, log_det = self.straight(y[None])
+            n = self.unmix.prior.n
             y, rest = t[0, :, :n], t[0, :, n:]
-            value = log_det[0] + log_normal(rest, torch.zeros_like(rest), log_rest[0]).sum(-1)
+            value = log_det[0] + log_normal(rest, torch.zeros_like(rest), self.log_rest[0]).sum(-1)
         t, log_det = self.unmix.flow(y[None])
         return t[0], value + log_det[0]
 
@@ -87,7 +91,7 @@ class Straightened(nn.Module):
         """Return y (B, m) of latents z (B, n), and the rest (B, m - n) in standard deviations."""
         y = self.unmix.flow.inverse(z[None])
         if self.straight is not None:
-            y = self.straight.flow.inverse(torch.cat([y, rest[None] * self.straight.log_rest.exp()], -1))
+            y = self.straight.inverse(torch.cat([y, rest[None] * self.log_rest.exp()], -1))
         return y[0]
 
 
@@ -187,18 +191,19 @@ class IFlow(GivenU):
         A tenth of the rows (1000 at most) is held out: the restarts are compared on them.
         """
         fitted = self._fit(X, y)
-        latents, likely = self._judge(fitted.model, fitted.rows, fitted.split)
-        self._settle(latents)
-        self.module_ = Straightened(fitted.straight, select_member(fitted.model, int(np.argmax(likely)))).eval()
-        train = fitted.split.train
-        z = self._of_member(self.module_.unmix, fitted.rows[train])
-        self._set_law(z[0], rows_of(y, train), fitted.seed)
+        split = fitted.split
+        self._settle(_through(fitted.unmix, fitted.rows[:, split.held]))
+        kept = int(np.argmax(fitted.likely))
+        straight = None if fitted.straight is None else select_member(fitted.straight, kept)
+        self.module_ = Straightened(straight, select_member(fitted.unmix, kept)).eval()
+        z = _through(self.module_.unmix, fitted.rows[min(kept, len(fitted.rows) - 1), split.train][None])
+        self._set_law(z[0], rows_of(y, split.train), fitted.seed)
         return self
 
     def latents_of_restarts(self, X: ArrayLike, y: Any) -> Array:
         """Fit, and return the latents (R, N, n) of every restart instead of keeping one."""
         fitted = self._fit(X, y)
-        return self._of_member(fitted.model, fitted.rows)
+        return _through(fitted.unmix, fitted.rows)
 
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return the latents (N, n_latents), of unit variance over the training rows; the same for every u."""
@@ -256,7 +261,7 @@ class IFlow(GivenU):
     def certificate_(self) -> Certificate:
         """What is identified for this fit, and why: Theorems 1 and 2 on the learnt law of the latents given u."""
         check_is_fitted(self)
-        return self._certificate("none", True)
+        return self._certificate("none" if self.columns_ == self.n_used_ else None, True)
 
     # -- training -------------------------------------------------------------------
 
@@ -268,36 +273,36 @@ class IFlow(GivenU):
         seed, device = self._seed(), resolve_device(self.device)
         train, held = self._hold_out(y, len(X), seed)
         self.n_used_ = n = self._reduce(X[train])
-        rows, u = self._project(X), self._u_tensor(y, len(X), device)
-        split, straight = Split(train, held, u[train], u[held]), None
+        rows, u = self._project(X)[None], self._u_tensor(y, len(X), device)
+        split, straight, likely = Split(train, held, u[train], u[held]), None, np.zeros(self.n_restarts)
         with one_thread():
             if self.columns_ > n:
-                straight, rows = self._straighten(rows, y, n, split, seed, device)
-            return Fitted(self._train(rows, n, y, self.depth, split, seed, device), straight, rows, split, seed)
-
-    def _straighten(
-        self, rows: Array, y: Any, n: int, split: "Split", seed: int, device: torch.device
-    ) -> tuple[FlowGivenU, Array]:
-        """Train flows on all coordinates; return the best, and the n coordinates (N, n) it makes."""
-        model = self._train(rows, n, y, STRAIGHT_DEPTH, split, seed, device)
-        best = select_member(model, int(np.argmax(self._judge(model, rows, split)[1])))
-        return best, self._of_member(best, rows)[0]
+                straight = self._train(rows, n, y, STRAIGHT_DEPTH, split, seed, device)
+                likely, rows = _rest_likely(straight, rows[:, held]), _through(straight, rows)
+            unmix = self._train(rows, n, y, self.depth, split, seed, device)
+            likely = likely + _likely(unmix, rows[:, held], split.u_held)
+        return Fitted(unmix, straight, rows, likely, split, seed)
 
     def _train(
         self, rows: Array, n: int, y: Any, depth: int, split: "Split", seed: int, device: torch.device
     ) -> FlowGivenU:
-        """Train flows on rows (N, m) whose first n coordinates are unmixed linearly at the start."""
-        m, rng = rows.shape[1], torch.Generator().manual_seed(seed)
-        linear = self._linear(rows[split.train, :n], rows_of(y, split.train), seed)
-        W = np.diag(1 / np.maximum(rows[split.train].std(0), NOISE[1]))
-        W[:n, :n] = linear.components_.T
+        """Train flows on rows (N, m), of every restart its own or one for all, from a linear unmixing of the first n.
+
+        rows has the shape (R, N, m) or (1, N, m).
+        """
+        m, rng = rows.shape[-1], torch.Generator().manual_seed(seed)
+        linear = [self._linear(own[split.train, :n], rows_of(y, split.train), seed) for own in rows]
+        W = np.stack([np.diag(1 / np.maximum(own[split.train].std(0), NOISE[1])) for own in rows])
+        W[:, :n, :n] = np.stack([one.components_.T for one in linear])
+        W = np.broadcast_to(W, (self.n_restarts, m, m)).copy()
         flow = BentFlow(self.n_restarts, m, depth, start=torch.as_tensor(W, dtype=torch.float32), rng=rng)
         with torch.no_grad():
-            flow.bias[:, -1, :n] -= torch.as_tensor(linear.mean_ @ linear.components_.T)
+            flow.bias[:, -1, :n] -= torch.as_tensor(np.stack([one.mean_ @ one.components_.T for one in linear]))
         prior = self._prior(self.n_restarts, n, rng)
-        prior.start(linear.means_, linear.scales_)
+        prior.start(np.stack([one.means_ for one in linear]), np.stack([one.scales_ for one in linear]))
         model = FlowGivenU(flow, prior, m).to(device)
-        x, seen = _tensor(rows[split.train], device), _tensor(rows[split.held], device).expand(self.n_restarts, -1, -1)
+        x = _tensor(rows[:, split.train].transpose(1, 0, 2), device)  # (N, 1 or R, m)
+        seen = _tensor(rows[:, split.held], device).expand(self.n_restarts, -1, -1)
         u_held = split.u_held.expand(self.n_restarts, *split.u_held.shape)
 
         def loss(batch: Batch, step: Step) -> Tensor:
@@ -306,10 +311,11 @@ class IFlow(GivenU):
 
         @torch.no_grad()
         def prepare(batch: Batch, step: Step) -> Batch:
-            if m == n:
-                return batch
-            noise = torch.randn(batch[0].shape, generator=step.rng, device=device)
-            return batch[0] + step.annealed["noise"] * noise, batch[1]
+            every, u = batch  # a batch holds the rows of all restarts: each takes its own
+            own = torch.stack([b[:, min(r, len(rows) - 1)] for r, b in enumerate(every)])
+            if m > n:
+                own = own + step.annealed["noise"] * torch.randn(own.shape, generator=step.rng, device=device)
+            return own, u
 
         def criterion() -> Tensor:
             value: Tensor = -model(seen, u_held).mean(1)
@@ -336,35 +342,19 @@ class IFlow(GivenU):
             capture=m <= CAPTURED,
             verbose=self.verbose,
         )
-        self._standardise(model, x, n)
+        self._standardise(model, rows[:, split.train], n)
         return model
 
     @torch.no_grad()
-    def _standardise(self, model: FlowGivenU, x: Tensor, n: int) -> None:
-        """Give every latent unit variance over the rows x (N, m), and mean 0 where the family has means."""
-        t = torch.cat([model.flow(part)[0][..., :n].double() for part in x.split(BLOCK)], 1)
+    def _standardise(self, model: FlowGivenU, rows: Array, n: int) -> None:
+        """Give every latent unit variance over the rows (1 or R, N, m), and mean 0 where the family has means."""
+        t, like = torch.as_tensor(_through(model, rows)), model.log_rest
         unit = t.std(1).clamp(min=1e-12)
         shift = t.mean(1) if self.family_ == "gaussian" else torch.zeros_like(unit)
-        rest = x.shape[1] - n
+        rest = rows.shape[-1] - n
         scales, shifts = (torch.nn.functional.pad(v, (0, rest), value=c) for v, c in ((1 / unit, 1.0), (shift, 0.0)))
-        model.flow.then(torch.diag_embed(scales).to(x), (-shifts * scales).to(x))
-        model.prior.measure_in(shift.to(x), unit.to(x))
-
-    @torch.no_grad()
-    def _judge(self, model: FlowGivenU, rows: Array, split: "Split") -> tuple[Array, Array]:
-        """Return the latents (R, M, n) of held-out rows and their mean log-likelihood (R,)."""
-        u = split.u_held.expand(len(model.log_rest), *split.u_held.shape)
-        seen = _tensor(rows[split.held], u.device).expand(len(u), -1, -1)
-        likely: Array = model(seen, u).mean(1).nan_to_num(-np.inf).double().cpu().numpy()
-        return self._of_member(model, rows[split.held]), likely
-
-    @torch.no_grad()
-    def _of_member(self, model: FlowGivenU, rows: Array) -> Array:
-        """Return the latents (R, N, n) of rows (N, m)."""
-        device, n = model.log_rest.device, model.prior.n
-        parts = [model.flow(_tensor(part, device))[0][..., :n].double() for part in _blocks(rows)]
-        z: Array = torch.cat(parts, 1).cpu().numpy()
-        return z
+        model.flow.then(torch.diag_embed(scales).to(like), (-shifts * scales).to(like))
+        model.prior.measure_in(shift.to(like), unit.to(like))
 
     # -- coordinates ----------------------------------------------------------------
 
@@ -439,13 +429,47 @@ class Split:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Trained flows of all restarts, the one that straightens (or None), and the rows (N, n) that go through them."""
+    """Trained flows of all restarts, and the rows (1 or R, N, n) that go through the second of them.
 
-    model: FlowGivenU
+    likely (R,) is the mean log-likelihood of held-out rows, up to a constant.
+    """
+
+    unmix: FlowGivenU
     straight: FlowGivenU | None
     rows: Array
+    likely: Array
     split: Split
     seed: int
+
+
+@torch.no_grad()
+def _through(model: FlowGivenU, rows: Array) -> Array:
+    """Return the first n coordinates (R, N, n) that flows make of rows (1 or R, N, m)."""
+    device, n = model.log_rest.device, model.prior.n
+    parts = [
+        model.flow(_tensor(rows[:, i : i + BLOCK], device).expand(len(model.log_rest), -1, -1))[0][..., :n]
+        for i in range(0, rows.shape[1], BLOCK)
+    ]
+    z: Array = torch.cat(parts, 1).double().cpu().numpy()
+    return z
+
+
+@torch.no_grad()
+def _likely(model: FlowGivenU, rows: Array, u: Tensor) -> Array:
+    """Return the mean log-likelihood (R,) of rows (1 or R, M, n) given u."""
+    members = len(model.log_rest)
+    value = model(_tensor(rows, u.device).expand(members, -1, -1), u.expand(members, *u.shape)).mean(1)
+    found: Array = value.nan_to_num(-np.inf).double().cpu().numpy()
+    return found
+
+
+@torch.no_grad()
+def _rest_likely(model: FlowGivenU, rows: Array) -> Array:
+    """Return what straightening adds to the mean log-likelihood (R,) of rows (1, M, m)."""
+    t, log_det = model.flow(_tensor(rows, model.log_rest.device).expand(len(model.log_rest), -1, -1))
+    rest = log_normal(t[..., model.prior.n :], torch.zeros_like(model.log_rest), model.log_rest).sum(-1)
+    found: Array = (rest + log_det).mean(1).nan_to_num(-np.inf).double().cpu().numpy()
+    return found
 
 
 def _tensor(y: NDArray[Any], device: torch.device, dtype: Any = np.float32) -> Tensor:
@@ -453,4 +477,4 @@ def _tensor(y: NDArray[Any], device: torch.device, dtype: Any = np.float32) -> T
 
 
 def _blocks(rows: NDArray[Any]) -> list[NDArray[Any]]:
-    return [rows[i : i + BLOCK] for i in range(0, len(rows), BLOCK)]
+    return [rows[i : i + BLOCK] for i in range(0, max(len(rows), 1), BLOCK)]

@@ -404,7 +404,7 @@ class IVAE(GivenU):
                 module.log_noise.requires_grad_(self.noise is None)
         if self.start == "random":
             return module.to(device)
-        T = np.asarray(linear.transform(reduced))
+        T = np.asarray(linear.transform(reduced), dtype=np.float64)
         self._start_linear(module, e, T)
         module.prior.start(linear.means_, linear.scales_)
         module = module.to(device)
@@ -446,7 +446,8 @@ class IVAE(GivenU):
     def _start_linear(self, module: Nets, e: Array, T: Array) -> None:
         """Start at latents T (N, n), linear in e, and the decoder linear in them; nets add a tenth of their noise."""
         encoder, decoder = module.last_layers
-        assert encoder.bias is not None and decoder.bias is not None
+        assert encoder.bias is not None
+        assert decoder.bias is not None
         encoder.weight.mul_(0.1)
         decoder.weight.mul_(0.1)
         centre = e.mean(0)
@@ -490,7 +491,8 @@ class IVAE(GivenU):
             own = torch.stack([T[r, :, r] for r in range(len(T))])
             inwards = (module.factor(x).mean - own).square().mean((1, 2))
             outwards = (module.decode(own) - x).square().mean((1, 2))
-            return inwards.log() + outwards.log()
+            value: Tensor = inwards.log() + outwards.log()
+            return value
 
         plan = Plan(max(1, self.max_steps // 2), self.batch_size, self.learning_rate, clip=5.0)
         minimise(module, loss, [rows, targets], plan, seed=seed, verbose=self.verbose)
@@ -520,7 +522,7 @@ class IVAE(GivenU):
                 f"likelihood='bernoulli' needs values in [0, 1]; these lie in [{X.min():g}, {X.max():g}]. "
                 "Rescale them, or use likelihood='gaussian'."
             )
-        if self.likelihood == "categorical" and (X != np.round(X)).any():
+        if self.likelihood == "categorical" and (X % 1 != 0).any():
             raise DataError(
                 "likelihood='categorical' needs whole numbers that name categories; some values are not whole. Number "
                 "the categories, or use likelihood='gaussian'."
@@ -585,11 +587,9 @@ class IVAE(GivenU):
             and len(self.weights) == 4
             and all(is_real(w, -1e-9) for w in self.weights)
         )
-        diagonal = self.posterior == "diagonal"
+        weighted = four and self.posterior == "diagonal"
         self._require(
-            "weights",
-            self.weights is None or (four and diagonal),
-            "None, or four numbers >= 0 with posterior='diagonal'",
+            "weights", self.weights is None or weighted, "None, or four numbers >= 0 and posterior='diagonal' with them"
         )
         widths_hold = isinstance(self.hidden, Sequence) and all(is_integer(h, 1) for h in self.hidden)
         self._require("hidden", widths_hold, "a sequence of positive layer widths")
