@@ -18,11 +18,12 @@ from identifiable import (
     PrincipalComponents,
     RawData,
     RecoveryWarning,
+    SegmentUnmixing,
     SparseUnmixing,
     agreement_of_halves,
     choose,
 )
-from identifiable.data import make_pdgmm
+from identifiable.data import make_pdgmm, make_segments
 from identifiable.estimators.base import Stability
 from identifiable.metrics import mcc
 
@@ -325,8 +326,8 @@ def test_no_candidates_are_refused(noise):
 
 
 def test_the_truth_is_never_asked_for():
-    assert list(signature(agreement_of_halves).parameters) == ["estimator", "X", "random_state"]
-    assert list(signature(choose).parameters) == ["candidates", "X", "random_state"]
+    assert list(signature(agreement_of_halves).parameters) == ["estimator", "X", "u", "random_state"]
+    assert list(signature(choose).parameters) == ["candidates", "X", "u", "random_state"]
 
 
 def test_what_is_printed_says_what_agreement_is_not(noise):
@@ -347,3 +348,17 @@ def test_the_picture_has_a_bar_per_candidate_and_two_thresholds(noise):
     assert [line.get_xdata()[0] for line in axes.lines] == [0.90, 0.96]
     given = Figure().subplots()
     assert choice.plot(given) is given
+
+
+def test_what_fit_needs_beside_x_goes_along_row_by_row():
+    """With u, SegmentUnmixing finds the latents on both halves; with a shuffled u there is nothing to find."""
+    s = make_segments(4000, segments=8, n=3, layers=1, random_state=0)
+    names = np.array(list("abcdefgh"))[s.u]
+    assert agreement_of_halves(SegmentUnmixing(3), s.x, names, random_state=0).score > 0.99
+    shuffled = np.random.default_rng(0).permutation(names)
+    assert agreement_of_halves(SegmentUnmixing(3), s.x, shuffled, random_state=0).score < 0.99
+    frame = pd.DataFrame({"segment": names})
+    choice = choose({"segments": SegmentUnmixing(3), "PCA": PrincipalComponents(3)}, s.x, frame, random_state=0)
+    assert choice.best == "segments"
+    with pytest.raises(DataError, match="X has 4000, u has 3999"):
+        agreement_of_halves(SegmentUnmixing(3), s.x, names[1:])

@@ -105,7 +105,7 @@ class Choice:
         return f"Choice({self.best!r}{others}; agreement is necessary for recovery, not sufficient)\n{table}"
 
 
-def agreement_of_halves(estimator: Any, X: ArrayLike, *, random_state: _Seed = None) -> Halves:
+def agreement_of_halves(estimator: Any, X: ArrayLike, u: Any = None, *, random_state: _Seed = None) -> Halves:
     r"""Fit an estimator on two disjoint halves A, B of the rows, and compare it on rows H that neither has seen.
 
     .. math:: \max_\pi \frac{1}{n} \sum_{i=1}^{n} \left|\mathrm{corr}(f_A(H)_i, f_B(H)_{\pi(i)})\right|
@@ -117,6 +117,7 @@ def agreement_of_halves(estimator: Any, X: ArrayLike, *, random_state: _Seed = N
     ----------
     estimator : any estimator with fit and transform. It is cloned, and its seeds are replaced.
     X : (N, d) array or DataFrame, N >= 100. A tenth of the rows, at most 1000, is held out.
+    u : (N,) or (N, m) the auxiliary variable, given to `fit` beside X; None: there is none.
     random_state : decides the rows and the seeds.
 
     Examples
@@ -127,10 +128,12 @@ def agreement_of_halves(estimator: Any, X: ArrayLike, *, random_state: _Seed = N
     >>> agreement_of_halves(SparseUnmixing(), x, random_state=0)
     Halves(SparseUnmixing: 1.000, stable; 5 latents, the weakest at 1.000; necessary for recovery, not sufficient)
     """
-    return _Rows.of(X, random_state).halves(estimator)
+    return _Rows.of(X, random_state, u).halves(estimator)
 
 
-def choose(candidates: Mapping[str, Any] | Sequence[Any], X: ArrayLike, *, random_state: _Seed = None) -> Choice:
+def choose(
+    candidates: Mapping[str, Any] | Sequence[Any], X: ArrayLike, u: Any = None, *, random_state: _Seed = None
+) -> Choice:
     r"""Choose the estimator whose latents come back most surely; no truth is asked for.
 
     Each candidate is fitted and ranked by the agreement of its restarts, `stability_.score`. Restarts on the same rows
@@ -149,6 +152,7 @@ def choose(candidates: Mapping[str, Any] | Sequence[Any], X: ArrayLike, *, rando
     ----------
     candidates : unfitted estimators by name, or a list of them. They are cloned, and their seeds are replaced.
     X : (N, d) array or DataFrame, N >= 100. A tenth of the rows, at most 1000, is held out: no candidate sees them.
+    u : (N,) or (N, m) the auxiliary variable, given to `fit` beside X; None: there is none.
     random_state : decides the rows and the seeds.
 
     Examples
@@ -160,7 +164,7 @@ def choose(candidates: Mapping[str, Any] | Sequence[Any], X: ArrayLike, *, rando
     >>> choice.best, choice.table["status"].tolist()
     ('sparse', ['stable', 'unstable'])
     """
-    rows = _Rows.of(X, random_state)
+    rows = _Rows.of(X, random_state, u)
     pool = [_Candidate(name, estimator) for name, estimator in _named(candidates).items()]
     for one in pool:
         one.attempt(rows.screen)
@@ -173,7 +177,8 @@ def choose(candidates: Mapping[str, Any] | Sequence[Any], X: ArrayLike, *, rando
     best = max(tied, key=lambda one: (one.latents, one.value))
     kin = [one for one in tied if one.latents == best.latents and type(one.estimator) is type(best.estimator)]
     if len(kin) > 1 and hasattr(best.model, "score"):
-        best = max(kin, key=lambda one: float(one.model.score(rows.take(rows.held))))
+        beside = () if u is None else (rows.take_u(rows.held),)
+        best = max(kin, key=lambda one: float(one.model.score(rows.take(rows.held), *beside)))
     if best.value < DOUBTFUL:
         warnings.warn(
             f"None of the {len(pool)} candidates is to be trusted: the best, {best.name}, agrees with itself at "
@@ -221,32 +226,40 @@ class _Candidate:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows to fit on, rows to compare on, and a seed."""
+    """Rows to fit on, rows to compare on, a seed, and the auxiliary variable of all rows where there is one."""
 
     X: Any
+    u: Any
     train: NDArray[np.int64]
     held: NDArray[np.int64]
     seed: int
 
     @classmethod
-    def of(cls, X: ArrayLike, random_state: _Seed) -> "_Rows":
+    def of(cls, X: ArrayLike, random_state: _Seed, u: Any = None) -> "_Rows":
         data = X if isinstance(X, pd.DataFrame) else np.asarray(X)
         if data.ndim != 2 or len(data) < LEAST_ROWS:
             raise DataError(
                 f"Agreement needs a table (N, d) of at least {LEAST_ROWS} rows, so that ten can be held out; got shape "
                 f"{data.shape}. Pass more rows."
             )
+        u = u if u is None or hasattr(u, "iloc") else np.asarray(u)
+        if u is not None and len(u) != len(data):
+            raise DataError(f"u must have one row per row of X: X has {len(data)}, u has {len(u)}.")
         seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max - 1))
         train, held = hold_out(len(data), seed)
-        return cls(data, np.random.default_rng(seed + 1).permutation(train), held, seed)
+        return cls(data, u, np.random.default_rng(seed + 1).permutation(train), held, seed)
 
     def take(self, rows: NDArray[np.int64]) -> Any:
         return self.X.iloc[rows] if isinstance(self.X, pd.DataFrame) else self.X[rows]
 
+    def take_u(self, rows: NDArray[np.int64]) -> Any:
+        return self.u.iloc[rows] if hasattr(self.u, "iloc") else None if self.u is None else self.u[rows]
+
     def fit(self, estimator: Any, rows: NDArray[np.int64], seed: int) -> Any:
         model = clone(estimator)
         seeds = {k: seed for k in model.get_params() if k == "random_state" or k.endswith("__random_state")}
-        return model.set_params(**seeds).fit(self.take(rows))
+        beside = () if self.u is None else (self.take_u(rows),)
+        return model.set_params(**seeds).fit(self.take(rows), *beside)
 
     def latents(self, model: Any) -> FloatArray:
         return np.asarray(model.transform(self.take(self.held)))
@@ -283,7 +296,7 @@ class _Rows:
         scale = x[self.train].std(0)
         gains = np.geomspace(2, 1, x.shape[1]) / np.where(scale > 0, scale, 1)
         mixed = (x - x[self.train].mean(0)) * gains @ dct(np.eye(x.shape[1]), norm="ortho")
-        return _Rows(mixed, self.train, self.held, self.seed)
+        return _Rows(mixed, self.u, self.train, self.held, self.seed)
 
 
 def _leaders(pool: list[_Candidate]) -> list[_Candidate]:
