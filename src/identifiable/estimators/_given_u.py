@@ -7,8 +7,10 @@ r"""What `IFlow` and `IVAE` share: the prior of the latents given u, and what fo
 m and s come from a look-up table, a row for each value of u, or from a net of its features.
 """
 
+import copy
 import math
 import warnings
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from identifiable.certify import Certificate, Check, Level, certify
@@ -178,9 +181,19 @@ class GivenU(LatentModel):
         given = self.auxiliary_.repeated(u, n_samples)
         return self._u_tensor(given, n_samples, device, torch.float64)
 
+    @property
+    @abstractmethod
+    def _kept_prior(self) -> PriorGivenU:
+        """The prior of the kept restart."""
+
     @torch.no_grad()
-    def _draw_latents(self, prior: PriorGivenU, n_samples: int, u: Any, generator: np.random.RandomState) -> Array:
-        """Draw latents (n_samples, n) given u."""
+    def sample_latents(
+        self, n_samples: int = 1, u: Any = None, random_state: int | np.random.RandomState | None = None
+    ) -> Array:
+        """Draw latents (n_samples, n) of the learnt p(z | u), with u one value for all or one per row; or by weight."""
+        check_is_fitted(self)
+        generator = check_random_state(random_state)
+        prior = copy.deepcopy(self._kept_prior).double()
         mean, log_scale = prior(self._draw_u(n_samples, u, generator, prior.shift.device)[None])
         m, s = mean[0].cpu().numpy(), np.exp(log_scale[0].cpu().numpy())
         noise = generator.laplace(size=m.shape) if self.family_ == "laplace" else generator.standard_normal(m.shape)
@@ -224,12 +237,6 @@ def agreement_check(stability: Stability) -> Check:
         verdict="fails" if status == "unstable" else "holds" if status == "stable" else "cannot tell",
         sentence="There is one restart only, and nothing to compare it with." if status == "unchecked" else seen,
     )
-
-
-def generator_of(random_state: int | np.random.RandomState | None) -> np.random.RandomState:
-    """Return a generator of draws."""
-    found: np.random.RandomState = check_random_state(random_state)
-    return found
 
 
 def rows_of(u: Any, rows: NDArray[np.int64]) -> Any:

@@ -24,6 +24,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 from scipy.stats import norm
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -31,7 +32,7 @@ from identifiable.certify import Certificate
 from identifiable.data.sample import FloatArray
 from identifiable.densities import log_normal
 from identifiable.errors import DataError
-from identifiable.estimators._given_u import GivenU, PriorGivenU, generator_of, rows_of
+from identifiable.estimators._given_u import GivenU, PriorGivenU, rows_of
 from identifiable.estimators.base import is_integer, is_real, resolve_device
 from identifiable.estimators.sparse_unmixing import Reduction, one_thread
 from identifiable.flows import BentFlow
@@ -250,12 +251,16 @@ class IFlow(GivenU):
     ) -> FloatArray:
         """Draw rows (n_samples, d), with u one value for all of them, or one per row; without, groups by weight."""
         check_is_fitted(self)
-        generator = generator_of(random_state)
-        prior = copy.deepcopy(self.module_.unmix.prior).double()
-        z = self._draw_latents(prior, n_samples, u, generator)
+        generator = check_random_state(random_state)
+        z = self.sample_latents(n_samples, u, generator)
         x = self._observations(z, generator.standard_normal((n_samples, self.columns_ - z.shape[1])))
         narrow = self.rest_scale_ * generator.standard_normal((n_samples, len(self.rest_scale_)))
-        return x + narrow @ self.vectors_[:, self.columns_ :].T * self.scale_
+        drawn: FloatArray = x + narrow @ self.vectors_[:, self.columns_ :].T * self.scale_
+        return drawn
+
+    @property
+    def _kept_prior(self) -> PriorGivenU:
+        return self.module_.unmix.prior
 
     @property
     def certificate_(self) -> Certificate:

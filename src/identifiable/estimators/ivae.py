@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from scipy.stats import norm, qmc
 from sklearn.decomposition import FastICA
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -39,7 +40,7 @@ from identifiable.certify import Certificate
 from identifiable.data.sample import FloatArray
 from identifiable.densities import log_normal
 from identifiable.errors import DataError
-from identifiable.estimators._given_u import GivenU, generator_of, rows_of
+from identifiable.estimators._given_u import GivenU, PriorGivenU, rows_of
 from identifiable.estimators._ivae_nets import LOG_NOISE_FLOOR, Nets, Posterior
 from identifiable.estimators.base import is_integer, is_real, resolve_device
 from identifiable.estimators.iflow import IFlow
@@ -304,19 +305,20 @@ class IVAE(GivenU):
     ) -> FloatArray:
         """Draw rows (n_samples, d), noise included, with u one value for all, or one per row; without, by weight."""
         check_is_fitted(self)
-        generator = generator_of(random_state)
-        z = self._draw_latents(copy.deepcopy(self.module_.prior).double(), n_samples, u, generator)
+        generator = check_random_state(random_state)
+        z = self.sample_latents(n_samples, u, generator)
         if self.likelihood == "categorical":
             module, device = self._module_for(z)
             with torch.no_grad():
                 decoded = module.decode(torch.as_tensor(z, device=device)[None])[0].cpu().numpy()
             drawn = [(part + generator.gumbel(size=part.shape)).argmax(1) for part in self._split(decoded)]
             return np.stack([levels[i] for levels, i in zip(self.levels_, drawn, strict=True)], 1)
-        x = self.inverse_transform(z)
+        x: Any = self.inverse_transform(z)
         if self.likelihood == "bernoulli":
-            return (generator.uniform(size=x.shape) < x).astype(np.float64)
-        noisy: FloatArray = x + self.noise_ * generator.standard_normal(x.shape)
-        return noisy
+            drawn_x: FloatArray = (generator.uniform(size=x.shape) < x).astype(np.float64)
+        else:
+            drawn_x = x + self.noise_ * generator.standard_normal(x.shape)
+        return drawn_x
 
     @property
     def noise_(self) -> Array:
@@ -327,6 +329,10 @@ class IVAE(GivenU):
         log_noise = self.module_.log_noise.detach()[0, 0].clamp(min=LOG_NOISE_FLOOR)
         sd: Array = log_noise.exp().double().cpu().numpy() * self.scale_
         return sd
+
+    @property
+    def _kept_prior(self) -> PriorGivenU:
+        return self.module_.prior
 
     @property
     def certificate_(self) -> Certificate:
