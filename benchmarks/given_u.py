@@ -28,12 +28,14 @@ from identifiable import (
     IndependentComponents,
     PrincipalComponents,
     RawData,
-    RecoveryWarning,
     SegmentUnmixing,
     SparseUnmixing,
 )
 from identifiable.data import load_sachs, make_segments
+from identifiable.data.latents import GaussianMixture
+from identifiable.data.mixings import Mixing, tanh_mixing
 from identifiable.data.real import SACHS_CONDITIONS
+from identifiable.data.simulator import Simulator
 from identifiable.metrics import mcc
 from identifiable.report.segments import plot_by_value
 
@@ -49,6 +51,8 @@ SETTINGS = {  # law, rows per segment, published MCC
     "n=10 d=40": ({"n": 10, "d": 40}, 4000, np.nan),
     "bernoulli d=25": ({"n": 5, "d": 25, "bernoulli": True}, 1000, np.nan),
     "3 segments": ({"n": 5, "segments": 3}, 10_000, np.nan),
+    "5 conditions": ({"n": 5, "conditions": 5}, 6000, np.nan),
+    "1 condition": ({"n": 5, "conditions": 1}, 18_000, np.nan),
     "noise .1": ({"n": 5, "d": 10, "noise": 0.1}, 1000, np.nan),
 }
 METHODS = {
@@ -65,12 +69,30 @@ METHODS = {
 }
 
 
+def draw(setting, seed):
+    """Return a sample of a setting."""
+    law, rows, _ = SETTINGS[setting]
+    if "conditions" not in law:
+        return make_segments(rows * law.get("segments", 40), **law, random_state=seed)
+    n, conditions = law["n"], law["conditions"]
+    scales = np.ones((conditions + 1, n))  # value 0 of u changes nothing, value i latent i - 1 alone
+    scales[np.arange(1, conditions + 1), np.arange(conditions)] = 3
+    weights, means = np.full(conditions + 1, 1 / (conditions + 1)), np.zeros_like(scales)
+    latents = GaussianMixture(weights, means, scales, observed=True, equal_shares=True)
+    rng = np.random.default_rng(seed)
+    mixing = tanh_mixing(n, n, layers=3, reuse=True, rng=rng)
+    turn = np.eye(n)  # latents that no value of u touches are N(0, I) in any basis: theirs is drawn
+    turn[conditions:, conditions:] = np.linalg.qr(rng.normal(size=(n - conditions, n - conditions)))[0]
+    mixing = Mixing([turn @ mixing.matrices[0].numpy(), *(w.numpy() for w in mixing.matrices[1:])], mixing.activations)
+    return Simulator(latents, mixing, seed=seed).sample(rows * (conditions + 1), random_state=seed)
+
+
 def one(setting, method, seed, device):
     """Fit one method to one draw, and say what it is worth."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    law, rows, published = SETTINGS[setting]
-    sample = make_segments(rows * law.get("segments", 40), **law, random_state=seed)
+    law, _, published = SETTINGS[setting]
+    sample = draw(setting, seed)
     new = sample.source.sample(NEW_ROWS, random_state=seed + 1)
     bernoulli = law.get("bernoulli", False)
     row = {"setting": setting, "seed": seed, "method": method, "published": published}
@@ -176,30 +198,37 @@ def plain_loop(x, u, seed, epochs=20, batch=64, rate=1e-3):
     return model
 
 
-def sachs(folder: str, pictures: str | None, device: str) -> None:
+def sachs(options) -> None:
     """Fit the Sachs cells with their conditions as u: 5 restarts, 2 to 11 latents, and the latents by condition."""
-    warnings.simplefilter("ignore", RecoveryWarning)
+    chosen = [m for m in ("SegmentUnmixing", "IFlow", "IVAE") if m in options.methods]
+    cells = [(method, n) for n in range(11, 1, -1) for method in chosen]
+    jobs = (delayed(one_sachs)(*cell, options) for cell in cells)
+    for line in Parallel(options.jobs, return_as="generator_unordered")(jobs):
+        print(line, flush=True)
+
+
+def one_sachs(name, n, options) -> str:
+    """Fit one method with n latents, and say how it went."""
     torch.set_num_threads(1)
-    sample = load_sachs(folder, log=True)
+    warnings.simplefilter("ignore")
+    sample = load_sachs(options.sachs, log=True)
     order = np.random.default_rng(0).permutation(len(sample.x))
     train, held = order[:6000], order[6000:]
-    for name, method in (("SegmentUnmixing", SegmentUnmixing), ("IFlow", IFlow), ("IVAE", IVAE)):
-        for n in range(2, 12):
-            started = time.perf_counter()
-            model = method(n, n_restarts=5, random_state=0, verbose=0, device=device)
-            model.fit(sample.x[train], sample.u[train])
-            seconds = time.perf_counter() - started
-            line = f"{name} n={n}: held-out score {model.score(sample.x[held], sample.u[held]):.3f}, restarts agree "
-            line += f"{model.stability_.score:.3f} ({model.fit_status_}), {seconds:.0f} s"
-            if name != "SegmentUnmixing":
-                certificate = model.certificate_
-                failed = [c.name for c in certificate.checks if c.verdict != "holds"]
-                line += f", level {certificate.level}, at best {certificate.at_best}, not held: {' '.join(failed)}"
-            print(line, flush=True)
-            if pictures is not None and name != "SegmentUnmixing":
-                Path(pictures).mkdir(parents=True, exist_ok=True)
-                figure = plot_by_value(model.transform(sample.x), sample.u, labels=SACHS_CONDITIONS)
-                figure.savefig(Path(pictures) / f"sachs_{name}_{n}.png", dpi=100)
+    method = {"SegmentUnmixing": SegmentUnmixing, "IFlow": IFlow, "IVAE": IVAE}[name]
+    model = method(n, n_restarts=5, random_state=0, verbose=0, device=options.device or "auto")
+    started = time.perf_counter()
+    model.fit(sample.x[train], sample.u[train])
+    line = f"{name} n={n}: held-out score {model.score(sample.x[held], sample.u[held]):.3f}, restarts agree "
+    line += f"{model.stability_.score:.3f} ({model.fit_status_}), {time.perf_counter() - started:.0f} s"
+    if name != "SegmentUnmixing":
+        certificate = model.certificate_
+        failed = " ".join(c.name for c in certificate.checks if c.verdict != "holds")
+        line += f", level {certificate.level}, at best {certificate.at_best}, not held: {failed}"
+    if options.pictures is not None:
+        Path(options.pictures).mkdir(parents=True, exist_ok=True)
+        figure = plot_by_value(model.transform(sample.x), sample.u, labels=SACHS_CONDITIONS)
+        figure.savefig(Path(options.pictures) / f"sachs_{name}_{n}.png", dpi=100)
+    return line
 
 
 def main() -> None:
@@ -218,7 +247,7 @@ def main() -> None:
     if options.speed:
         speed(options.seeds, options.first_seed)
     elif options.sachs:
-        sachs(options.sachs, options.pictures, options.device or "auto")
+        sachs(options)
     else:
         table(options)
 

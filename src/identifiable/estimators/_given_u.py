@@ -136,24 +136,31 @@ class GivenU(LatentModel):
             return np.arange(rows), np.arange(rows)
         return np.union1d(train, held[~known]), held[known]
 
-    def _linear(self, y: Array, u: Any, seed: int) -> SegmentUnmixing:
-        """Unmix reduced rows y (N, n) linearly, given the groups of u; sets the family where it is to be found."""
+    def _linear(self, y: Array, u: Any, seed: int, *, restart: int = 0) -> SegmentUnmixing:
+        """Unmix reduced rows y (N, n) linearly, given the groups of u.
+
+        The first restart takes all rows, and sets the family where it is to be found; every other takes a random half
+        of the rows of each group, so that restarts which agree do not only share an accident of these rows.
+        """
         codes = self.auxiliary_.codes(u)
+        if restart > 0:
+            half = half_of_each(codes, seed + restart)
+            y, codes = y[half], codes[half]
         groups, n = len(np.unique(codes)), y.shape[1]
         if self.family == "gaussian" and len(y) - groups < n:
             raise DataError(
                 f"family='gaussian' has a mean for each group of u: {len(y)} rows in {groups} groups leave too few for "
                 f"the variances of {n} latents. Set family='variance', or fewer groups or n_latents."
             )
-        means: bool | str = "auto" if self.family == "auto" else self.family == "gaussian"
+        decided = self.family if restart == 0 else self.family_
+        means: bool | str = "auto" if decided == "auto" else decided == "gaussian"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)
             linear = SegmentUnmixing(
-                n_restarts=2, random_state=seed, device="cpu", kinds="categorical", means=means
+                n_restarts=2, random_state=seed + restart, device="cpu", kinds="categorical", means=means
             ).fit(y, codes)
-        self.family_ = self.family
-        if self.family == "auto":
-            self.family_ = "gaussian" if linear.means_.any() else "variance"
+        if restart == 0:
+            self.family_ = decided if decided != "auto" else "gaussian" if linear.means_.any() else "variance"
         return linear
 
     def _prior(self, members: int, n: int, rng: torch.Generator | None = None) -> PriorGivenU:
@@ -244,3 +251,16 @@ def rows_of(u: Any, rows: NDArray[np.int64]) -> Any:
     if isinstance(u, list | tuple):  # rows of text and numbers, which one array could not hold
         return [u[row] for row in rows]
     return u.iloc[rows] if hasattr(u, "iloc") else np.asarray(u)[rows]
+
+
+def half_of_each(codes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Return a random half of the rows of each group, one at least.
+
+    >>> half_of_each(np.array([0, 0, 0, 0, 1]), seed=0)
+    array([2, 3, 4])
+    """
+    order = np.random.default_rng(seed).permutation(len(codes))
+    order = order[np.argsort(codes[order], kind="stable")]
+    sizes = np.bincount(codes)
+    rank = np.arange(len(codes)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.sort(order[rank < np.repeat((sizes + 1) // 2, sizes)])

@@ -296,10 +296,10 @@ class IFlow(GivenU):
         rows has the shape (R, N, m) or (1, N, m).
         """
         m, rng = rows.shape[-1], torch.Generator().manual_seed(seed)
-        linear = [self._linear(own[split.train, :n], rows_of(y, split.train), seed) for own in rows]
-        W = np.stack([np.diag(1 / np.maximum(own[split.train].std(0), NOISE[1])) for own in rows])
+        own, u = [rows[min(r, len(rows) - 1), split.train] for r in range(self.n_restarts)], rows_of(y, split.train)
+        linear = [self._linear(y[:, :n], u, seed, restart=r) for r, y in enumerate(own)]
+        W = np.stack([np.diag(1 / np.maximum(y.std(0), NOISE[1])) for y in own])
         W[:, :n, :n] = np.stack([one.components_.T for one in linear])
-        W = np.broadcast_to(W, (self.n_restarts, m, m)).copy()
         flow = BentFlow(self.n_restarts, m, depth, start=torch.as_tensor(W, dtype=torch.float32), rng=rng)
         with torch.no_grad():
             flow.bias[:, -1, :n] -= torch.as_tensor(np.stack([one.mean_ @ one.components_.T for one in linear]))
@@ -317,10 +317,10 @@ class IFlow(GivenU):
         @torch.no_grad()
         def prepare(batch: Batch, step: Step) -> Batch:
             every, u = batch  # a batch holds the rows of all restarts: each takes its own
-            own = torch.stack([b[:, min(r, len(rows) - 1)] for r, b in enumerate(every)])
+            x = torch.stack([b[:, min(r, len(rows) - 1)] for r, b in enumerate(every)])
             if m > n:
-                own = own + step.annealed["noise"] * torch.randn(own.shape, generator=step.rng, device=device)
-            return own, u
+                x = x + step.annealed["noise"] * torch.randn(x.shape, generator=step.rng, device=device)
+            return x, u
 
         def criterion() -> Tensor:
             value: Tensor = -model(seen, u_held).mean(1)

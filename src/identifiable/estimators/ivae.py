@@ -88,7 +88,8 @@ class IVAE(GivenU):
     patience : stop after this many records (of 100) without a better held-out bound in any restart; None: never.
     resolve : also find the linear map A that Theorem 1 leaves, by linear ICA on the sufficient statistics:
         `independent_statistics`. Where the certificate says PS there is none to find.
-    checkpoint : a file from which an interrupted training continues exactly; it is removed when the fit is done.
+    checkpoint : a file from which an interrupted training continues exactly; an interrupted start is made again. It is
+        removed when the fit is done.
 
     Attributes
     ----------
@@ -397,7 +398,13 @@ class IVAE(GivenU):
         """Build the nets at their start."""
         rng = torch.Generator().manual_seed(seed)
         e = self._rows(X[train], torch.device("cpu"), np.float64).numpy()
-        reduced, own = self._reduced(e), rows_of(y, train)
+        reduction, own = Reduction.of(e, self.n_latents), rows_of(y, train)
+        if reduction.n < self.n_latents:
+            raise DataError(
+                f"There are at most as many latents as X has rank: n_latents={self.n_latents}, rank={reduction.n}, "
+                f"n_features={self.n_features_in_}. Lower n_latents."
+            )
+        reduced = reduction.reduce(e)
         linear = self._linear(reduced, own, seed)
         module = self._build(self.n_restarts, rng)
         with torch.no_grad():
@@ -435,18 +442,6 @@ class IVAE(GivenU):
     @property
     def _by_flow(self) -> bool:
         return self.start == "flow" or (self.start == "auto" and self.likelihood == "gaussian")
-
-    def _reduced(self, e: Array) -> Array:
-        """Return n principal components (N, n) of rows e; columns that do not vary have no part in them."""
-        e = e[:, np.ptp(e, axis=0) > 0]
-        reduction = Reduction.of(e, self.n_latents) if e.size else None
-        rank = 0 if reduction is None else reduction.n
-        if reduction is None or rank < self.n_latents:
-            raise DataError(
-                f"There are at most as many latents as X has rank: n_latents={self.n_latents}, rank={rank}, "
-                f"n_features={self.n_features_in_}. Lower n_latents."
-            )
-        return reduction.reduce(e)
 
     @torch.no_grad()
     def _start_linear(self, module: Nets, e: Array, T: Array) -> None:

@@ -326,6 +326,7 @@ class Reduction:
         """Take them from rows X (N, d): as many as asked for, at most the rank; of columns scaled to unit variance."""
         mean, scale = X.mean(0, dtype=np.float64), X.std(0, dtype=np.float64)
         scale = scale if scaled else np.full_like(scale, np.sqrt((scale**2).mean()))
+        scale = np.where(scale > 0, scale, 1.0)  # columns that do not vary here have no part in them
         standard = (X - mean) / scale
         values, vectors = np.linalg.eigh(standard.T @ standard / len(X))
         values, vectors = values[::-1], vectors[:, ::-1]
