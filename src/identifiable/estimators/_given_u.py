@@ -81,7 +81,7 @@ class PriorGivenU(nn.Module):
 
     @torch.no_grad()
     def start(self, means: Array, scales: Array) -> None:
-        """Start a table at these means and standard deviations (G, n), for every member."""
+        """Start a table at these means and standard deviations, (R, G, n) or (G, n) for every member."""
         if self.log_scales is not None:
             scales = scales / math.sqrt(2) if self.family == "laplace" else scales
             self.log_scales.copy_(torch.as_tensor(np.log(scales)))

@@ -405,7 +405,7 @@ class IVAE(GivenU):
                 f"n_features={self.n_features_in_}. Lower n_latents."
             )
         reduced = reduction.reduce(e)
-        linear = self._linear(reduced, own, seed)
+        linear = [self._linear(reduced, own, seed, restart=r) for r in range(self.n_restarts)]
         module = self._build(self.n_restarts, rng)
         with torch.no_grad():
             first = SURE if self.likelihood == "gaussian" else UNSURE
@@ -417,9 +417,9 @@ class IVAE(GivenU):
                 module.log_noise.requires_grad_(self.noise is None)
         if self.start == "random":
             return module.to(device)
-        T = np.asarray(linear.transform(reduced), dtype=np.float64)
+        T = np.stack([np.asarray(one.transform(reduced), dtype=np.float64) for one in linear])
         self._start_linear(module, e, T)
-        module.prior.start(linear.means_, linear.scales_)
+        module.prior.start(np.stack([one.means_ for one in linear]), np.stack([one.scales_ for one in linear]))
         module = module.to(device)
         begun = self.checkpoint is not None and Path(self.checkpoint).exists()  # it holds better nets than the start
         if self._by_flow and not begun:
@@ -435,7 +435,8 @@ class IVAE(GivenU):
             )
             codes, vary = self.auxiliary_.codes(own), np.ptp(X[train], axis=0) > 0
             latents = flow.latents_of_restarts(X[train][:, vary], codes)
-            latents[~np.isfinite(latents).all((1, 2))] = T  # a flow that failed leaves the linear start
+            failed = ~np.isfinite(latents).all((1, 2))
+            latents[failed] = T[failed]  # a flow that failed leaves the linear start
             self._follow(module, e, latents, codes, seed, device)
         return module
 
@@ -445,16 +446,17 @@ class IVAE(GivenU):
 
     @torch.no_grad()
     def _start_linear(self, module: Nets, e: Array, T: Array) -> None:
-        """Start at latents T (N, n), linear in e, and the decoder linear in them; nets add a tenth of their noise."""
+        """Start at latents T (R, N, n), linear in e, and decoders linear in them; nets add a tenth of their noise."""
         encoder, decoder = module.last_layers
         assert encoder.bias is not None
         assert decoder.bias is not None
         encoder.weight.mul_(0.1)
         decoder.weight.mul_(0.1)
         centre = e.mean(0)
-        W, B = np.linalg.lstsq(e - centre, T, rcond=None)[0], np.linalg.lstsq(T, e - centre, rcond=None)[0]
+        W = np.stack([np.linalg.lstsq(e - centre, own, rcond=None)[0] for own in T])
+        B = np.stack([np.linalg.lstsq(own, e - centre, rcond=None)[0] for own in T])
         module.into.copy_(torch.as_tensor(W))
-        encoder.bias[..., : self.n_latents] = torch.as_tensor(-centre @ W)
+        encoder.bias[..., : self.n_latents] = torch.as_tensor(-centre @ W)[:, None]
         bias, p = centre, centre.clip(0.01, 0.99)
         if self.likelihood == "bernoulli":  # the slope of the log-odds at the mean
             B, bias = B / (p * (1 - p)), np.log(p / (1 - p))
