@@ -372,7 +372,7 @@ def test_resumed_patience_goes_on_counting(tmp_path):
         assert minimise(*arguments, **options).step[-1] == 60
 
 
-@pytest.mark.parametrize("change", ["seed", "data", "plan"])
+@pytest.mark.parametrize("change", ["seed", "data", "plan", "problem"])
 def test_a_checkpoint_of_another_problem_is_refused(tmp_path, change):
     net, data, loss = regression()
     path = tmp_path / "c.safetensors"
@@ -380,8 +380,9 @@ def test_a_checkpoint_of_another_problem_is_refused(tmp_path, change):
     if change == "data":
         data = [data[0] + 1e-9, data[1]]
     plan = Plan(steps=30 if change == "plan" else 20)
+    other = {"seed": int(change == "seed"), "problem": "beta = 2" if change == "problem" else ""}
     with pytest.raises(DamagedFileError, match=r"belongs to another problem.*Delete it"):
-        minimise(net, loss, data, plan, seed=1 if change == "seed" else 0, checkpoint=path)
+        minimise(net, loss, data, plan, checkpoint=path, **other)
 
 
 KILLED = textwrap.dedent("""

@@ -241,6 +241,8 @@ def test_any_other_q_costs_its_divergence_from_the_posterior(seed, many_draws):
 @pytest.mark.parametrize("seed", range(3))
 def test_without_u_it_is_a_bound_on_the_mixture_over_its_values(seed, many_draws):
     known = Known(seed).encode(0)
+    with torch.no_grad():
+        known.nets.last_layers[0].bias[..., 2:4] += 1  # wider than the posterior, else no draws come to its edge
     exact = logsumexp([known.law(u).logpdf(known.x) for u in range(3)], axis=0) - np.log(3)
     bound, tighter = (known.model.score_samples(known.x, importance=i) for i in (False, True))
     assert (bound < exact + 0.01).all()
@@ -269,7 +271,7 @@ def test_training_reaches_the_likelihood_of_the_truth(seed):
     assert best - 0.05 < model.score(x[4000:], u[4000:]) < best + 0.01
     assert np.log(model.noise_ / 0.3).mean() == pytest.approx(0, abs=0.2)
     learnt = model.module_.prior(torch.arange(6)[None])[1][0].exp().detach().numpy()
-    assert mcc(scales, learnt) > 0.98
+    assert mcc(scales, learnt) > 0.95
 
 
 @pytest.mark.parametrize("drawn", ["normal", "laplace"])
@@ -536,7 +538,7 @@ def test_the_linear_step_undoes_a_known_matrix(family, seed):
     found = (mixed - model.statistics_mean_) @ model.statistics_map_.T
     np.testing.assert_allclose(np.cov(found.T), np.eye(2), atol=1e-3)
     assert mcc(statistics_of(s.z, family), mixed) < 0.97
-    assert mcc(statistics_of(s.z, family), found) > 0.98
+    assert mcc(statistics_of(s.z, family), found) > 0.99
 
 
 @pytest.mark.filterwarnings("ignore:FastICA did not converge")
@@ -704,6 +706,7 @@ def test_a_flow_that_failed_leaves_the_linear_start(segments, monkeypatch):
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "categorical"])
+@pytest.mark.filterwarnings("ignore:FastICA did not converge")
 def test_a_saved_model_is_the_same(likelihood, tmp_path):
     s = make_segments(400, segments=4, n=2, d=6, bernoulli=likelihood != "gaussian", random_state=0)
     u = pd.DataFrame({"cell": np.array(list("tb"))[s.u % 2], "dose": s.u // 2 + 0.5})
@@ -737,8 +740,9 @@ def test_a_resumed_fit_equals_an_uninterrupted_one(segments, tmp_path, monkeypat
         interrupted.setattr(Run, "save", stopping)
         with pytest.raises(KeyboardInterrupt):
             model.fit(segments.x, segments.u)
-    with pytest.raises(DamagedFileError, match="belongs to another problem"):
-        clone(model).set_params(batch_size=65).fit(segments.x, segments.u)
+    for other in ({"batch_size": 65}, {"noise": 0.1}, {"posterior_sees_u": False}):
+        with pytest.raises(DamagedFileError, match="belongs to another problem"):
+            clone(model).set_params(**other).fit(segments.x, segments.u)
     monkeypatch.setattr(IFlow, "latents_of_restarts", None)
     resumed = clone(model).fit(segments.x, segments.u)
     assert not path.exists()

@@ -177,6 +177,12 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
+    def _problem(self) -> str:
+        """Name what is fitted, for a checkpoint: the class and its parameters, less those that change nothing."""
+        own = self.get_params(deep=False)
+        kept = {k: v for k, v in sorted(own.items()) if k not in ("device", "verbose", "checkpoint", "random_state")}
+        return f"{type(self).__name__} {kept!r}"
+
     def _settle(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
         """Compare the restarts' latents (R, N, n) of held-out rows; set `stability_`; return the restart to keep.
 

@@ -218,6 +218,7 @@ class IVAE(GivenU):
             seed=seed,
             criterion=criterion,
             checkpoint=self.checkpoint,
+            problem=self._problem(),
             verbose=self.verbose,
         )
         with torch.no_grad():
@@ -506,9 +507,11 @@ class IVAE(GivenU):
                 module.log_noise.copy_(error.log().clamp(min=LOG_NOISE_FLOOR))
 
     def _set_statistics(self, z: Array, seed: int) -> None:
+        """Unmix T(z) linearly: by its skewness where it is bounded below, which has no false optimum for n = 2."""
         T = statistics_of(z, self.family_)
         self.statistics_mean_ = T.mean(0)
-        ica = FastICA(whiten="unit-variance", random_state=seed, max_iter=1000, tol=1e-4).fit(T)
+        contrast = "logcosh" if self.family_ == "gaussian" else lambda y: (y**2, 2 * y.mean(-1))
+        ica = FastICA(whiten="unit-variance", fun=contrast, random_state=seed, max_iter=1000, tol=1e-4).fit(T)
         self.statistics_map_ = ica.components_
 
     # -- columns ----------------------------------------------------------------------

@@ -155,6 +155,7 @@ class _VAE(LatentModel):
             seed=seed,
             criterion=criterion,
             checkpoint=self.checkpoint,
+            problem=self._problem(),
             verbose=self.verbose,
         )
         with torch.no_grad():

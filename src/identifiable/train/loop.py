@@ -39,6 +39,7 @@ def minimise(
     prepare: Callable[[Batch, Step], Batch] | None = None,
     capture: bool = False,
     checkpoint: str | Path | None = None,
+    problem: str = "",
     verbose: int = 0,
 ) -> History:
     """Train all members of module in place and return what happened.
@@ -58,6 +59,7 @@ def minimise(
         `step.number`, no constraints. What else changes, `prepare` puts into the batch or the module's buffers.
     checkpoint : a file to continue from if it exists, and to write to on the way. A fit that is killed and started
         again with the same arguments ends with the same parameters, bit for bit.
+    problem : what else the loss depends on, in words: a checkpoint of another problem is refused.
     verbose : 0 is silent; 1 shows a progress bar on a terminal.
 
     Examples
@@ -75,7 +77,7 @@ def minimise(
     """
     run = Run(module, data, plan, seed, capturable=capture)
     path = Path(checkpoint) if checkpoint is not None else None
-    fingerprint = fingerprint_of(run, data, seed) if path is not None else ""
+    fingerprint = fingerprint_of(run, data, seed, problem) if path is not None else ""
     if path is not None:
         store.require_folder(path)
         if path.exists():

@@ -222,12 +222,12 @@ class Run:
         )
 
 
-def fingerprint_of(run: Run, data: Data, seed: int) -> str:
+def fingerprint_of(run: Run, data: Data, seed: int, problem: str) -> str:
     """Say what problem this is: a checkpoint of another one must not be continued."""
     h = hashlib.sha256()
     shapes = {k: [str(v.dtype), *v.shape] for k, v in run.module.state_dict().items()}
     plan = asdict(run.plan) | {"checkpoint_seconds": None}
-    h.update(json.dumps([plan, seed, shapes, run.device.type], sort_keys=True).encode())
+    h.update(json.dumps([plan, seed, shapes, run.device.type, problem], sort_keys=True).encode())
     for tensor in () if callable(data) else data:
         h.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
         h.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).data)
