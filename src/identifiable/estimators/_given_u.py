@@ -143,10 +143,10 @@ class GivenU(LatentModel):
         of the rows of each group, so that restarts which agree do not only share an accident of these rows.
         """
         codes = self.auxiliary_.codes(u)
-        if restart > 0:
-            half = half_of_each(codes, seed + restart)
-            y, codes = y[half], codes[half]
         groups, n = len(np.unique(codes)), y.shape[1]
+        half = half_of_each(codes, seed + restart)
+        if restart > 0 and len(half) - groups >= n:
+            y, codes = y[half], codes[half]
         if self.family == "gaussian" and len(y) - groups < n:
             raise DataError(
                 f"family='gaussian' has a mean for each group of u: {len(y)} rows in {groups} groups leave too few for "
