@@ -133,6 +133,7 @@ class _Layers(torch.autograd.Function):
         w = torch.baddbmm(shifts[0], maps[0], w)
         for slope, map_l, shift in zip(slopes, maps[1:], shifts[1:], strict=True):
             p, q = _sigmoid_and_softplus(w)
+            q.sub_(LOG_2)
             y = torch.addcmul(w, slope - one, q)
             g = torch.lerp(one, slope, p)  # a at p = 1 exactly, however small a is
             log_slopes.add_(g.log())
@@ -181,15 +182,15 @@ def _rotations(start: Tensor, noise: Tensor) -> Tensor:
     return weight
 
 
-def _sigmoid_and_softplus(w: Tensor, offset: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Return σ(w) and softplus(w) - log 2 + offset = w - log σ(w) - log 2 + offset, for w of any size.
+def _sigmoid_and_softplus(w: Tensor) -> tuple[Tensor, Tensor]:
+    """Return σ(w) and softplus(w) = w - log σ(w), for w of any size.
 
     Below -36, where both are less than 2^-51, they keep their value there: log σ(w) would overflow. In place of
     `F.softplus`, which on a CPU is slow (many times so when it meets denormal numbers) and off by e^-20 in float64.
     """
     q = w.clamp_min(-36.0)
     p = torch.sigmoid(q)
-    return p, q.sub_(p.log()).sub_(LOG_2 - offset)
+    return p, q.sub_(p.log())
 
 
 def _unbend(y: Tensor, s: Tensor, r: Tensor, e: Tensor) -> Tensor:
@@ -237,6 +238,7 @@ def _deactivate(y: Tensor, a: Tensor) -> Tensor:
     w = y
     for _ in range(100):
         p, q = _sigmoid_and_softplus(w)
+        q.sub_(LOG_2)
         residual = w - (1 - a) * q - y
         rounding = 64 * torch.finfo(w.dtype).eps * (a + 1 + w.abs() + y.abs())
         w = w - residual / torch.lerp(torch.ones_like(a), a, p)
@@ -348,8 +350,8 @@ class _BentLayers(torch.autograd.Function):
         log_slopes, kept = torch.zeros_like(h), [A, s, r, h]
         h = torch.baddbmm(shifts[0], maps[0], h)
         for left, right, bend, map_l, shift in zip(lefts, rights, bends, maps[1:], shifts[1:], strict=True):
-            p, P = _sigmoid_and_softplus(h - bend, LOG_2)
-            q, Q = _sigmoid_and_softplus(-h - bend, LOG_2)
+            p, P = _sigmoid_and_softplus(h - bend)
+            q, Q = _sigmoid_and_softplus(-h - bend)
             g = (right * p).addcmul_(left, q).add_(1.0)
             y = torch.addcmul(h, right, P).addcmul_(left, Q, value=-1)
             log_slopes.add_(g.log())

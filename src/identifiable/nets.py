@@ -8,10 +8,12 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -182,3 +184,8 @@ def select_members(module: M, members: Sequence[int]) -> M:
         for tensor in (*chosen.parameters(), *chosen.buffers()):
             tensor.data = tensor.data[list(members)]
     return chosen
+
+
+def in_precision_of(module: M, rows: NDArray[Any]) -> M:
+    """Return a copy of module in the precision of rows: float64 in, float64 all the way."""
+    return copy.deepcopy(module).to(torch.float64 if rows.dtype == np.float64 else torch.float32)

@@ -4,7 +4,6 @@
 Lagrangian), `SparseAutoencoder` the estimator around a fitted net. The losses stay with their papers.
 """
 
-import copy
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 
 from identifiable.data.sample import FloatArray
 from identifiable.estimators.base import LatentModel, is_integer, is_real
-from identifiable.nets import MLP, Standardise, calibrate
+from identifiable.nets import MLP, Standardise, calibrate, in_precision_of
 from identifiable.train import Batch, Constrained, History
 
 BLOCK = 8192  # rows that go through a net at once outside training
@@ -226,4 +225,4 @@ class SparseAutoencoder(LatentModel):
 
     def _module_for(self, rows: FloatArray) -> Bottleneck:
         """Return the fitted net in the precision of the rows: float64 in, float64 all the way."""
-        return copy.deepcopy(self.module_).to(torch.float64 if rows.dtype == np.float64 else torch.float32)
+        return in_precision_of(self.module_, rows)

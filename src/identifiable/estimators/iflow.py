@@ -14,7 +14,6 @@ It is trained on rows with a little noise that falls on the way: the density of 
 no bound. A linear projection to n components instead would fold a surface that is bent.
 """
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -36,7 +35,7 @@ from identifiable.estimators._given_u import GivenU, PriorGivenU, rows_of
 from identifiable.estimators.base import is_integer, is_real, resolve_device
 from identifiable.estimators.sparse_unmixing import Reduction, one_thread
 from identifiable.flows import BentFlow
-from identifiable.nets import select_member
+from identifiable.nets import in_precision_of, select_member
 from identifiable.train import Anneal, Batch, History, Plan, Step, minimise
 
 Array = NDArray[np.float64]
@@ -411,7 +410,7 @@ class IFlow(GivenU):
 
     def _module_for(self, rows: FloatArray) -> tuple[Straightened, torch.device]:
         """Return the fitted model in the precision of the rows: float64 in, float64 all the way."""
-        module = copy.deepcopy(self.module_).to(torch.float64 if rows.dtype == np.float64 else torch.float32)
+        module = in_precision_of(self.module_, rows)
         return module, module.unmix.flow.weight.device
 
     def _check_parameters(self) -> None:

@@ -20,7 +20,6 @@ orthogonal Jacobians to the true one: on the paper's own data that costs more th
 over all u takes its place.
 """
 
-import copy
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,7 +44,7 @@ from identifiable.estimators._ivae_nets import LOG_NOISE_FLOOR, Nets, Posterior
 from identifiable.estimators.base import is_integer, is_real, resolve_device
 from identifiable.estimators.iflow import IFlow
 from identifiable.estimators.sparse_unmixing import Reduction
-from identifiable.nets import ACTIVATIONS, select_member
+from identifiable.nets import ACTIVATIONS, in_precision_of, select_member
 from identifiable.train import Batch, History, Plan, Step, minimise
 
 Array = NDArray[np.float64]
@@ -576,7 +575,7 @@ class IVAE(GivenU):
 
     def _module_for(self, rows: FloatArray) -> tuple[Nets, torch.device]:
         """Return the fitted nets in the precision of the rows: float64 in, float64 all the way."""
-        module = copy.deepcopy(self.module_).to(torch.float64 if rows.dtype == np.float64 else torch.float32)
+        module = in_precision_of(self.module_, rows)
         return module, module.into.device
 
     def _check_parameters(self) -> None:

@@ -19,7 +19,6 @@ the end is the sign, and the only one that needs no truth, that they found the l
 full rank is tried, under which no latent rests, and they are trained again, longer.
 """
 
-import copy
 import math
 import warnings
 from collections.abc import Sequence
@@ -63,7 +62,7 @@ from identifiable.estimators.hyperplane_search import centred_rows
 from identifiable.estimators.sparse_unmixing import Masks, Reduction, SparseUnmixing, pattern_mixture
 from identifiable.flows import SmoothLeakyFlow
 from identifiable.mixture import Mixture
-from identifiable.nets import select_member
+from identifiable.nets import in_precision_of, select_member
 from identifiable.train import History
 
 Array = NDArray[np.float64]
@@ -412,8 +411,7 @@ class PDGMM(LatentModel):
 
     def _module_for(self, rows: FloatArray) -> tuple[FlowModel[Any], torch.device]:
         """Return the fitted model in the precision of the rows: float64 in, float64 all the way."""
-        dtype = torch.float64 if rows.dtype == np.float64 else torch.float32
-        module = copy.deepcopy(self.module_).to(dtype)
+        module = in_precision_of(self.module_, rows)
         return module, module.width.device
 
     def _check_parameters(self) -> None:

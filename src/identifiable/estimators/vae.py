@@ -14,7 +14,6 @@ Without an auxiliary variable or a mixture prior any rotation of z fits equally 
 (Khemakhem et al. 2020, section 2). These are baselines; `stability_` shows what that means in practice.
 """
 
-import copy
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -32,7 +31,7 @@ from identifiable.data.sample import FloatArray
 from identifiable.densities import draw_normal, kl_normal, log_bernoulli, log_normal
 from identifiable.errors import DataError
 from identifiable.estimators.base import LatentModel, hold_out, is_integer, is_real, resolve_device
-from identifiable.nets import ACTIVATIONS, MLP, select_member
+from identifiable.nets import ACTIVATIONS, MLP, in_precision_of, select_member
 from identifiable.train import Batch, History, Plan, Step, minimise
 
 LOG_SCALE_FLOOR = math.log(1e-3)  # of the decoder's noise, in units of a column's standard deviation
@@ -265,8 +264,7 @@ class _VAE(LatentModel):
 
     def _module_for(self, rows: FloatArray) -> tuple[_Autoencoder, torch.device]:
         """Return the fitted net in the precision of the rows: float64 in, float64 all the way."""
-        dtype = torch.float64 if rows.dtype == np.float64 else torch.float32
-        module = copy.deepcopy(self.module_).to(dtype)
+        module = in_precision_of(self.module_, rows)
         return module, next(module.parameters()).device
 
 
