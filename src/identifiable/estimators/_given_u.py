@@ -26,7 +26,7 @@ from identifiable.conditional import FEWEST_ROWS, ConditionalPrior, Family
 from identifiable.densities import log_laplace, log_normal
 from identifiable.errors import DataError, RecoveryWarning
 from identifiable.estimators.auxiliary import KINDS, Auxiliary
-from identifiable.estimators.base import DOUBTFUL, STABLE, LatentModel, Stability, hold_out, is_integer
+from identifiable.estimators.base import LatentModel, hold_out, is_integer
 from identifiable.estimators.segment_unmixing import SegmentUnmixing
 from identifiable.nets import MLP
 
@@ -180,6 +180,15 @@ class GivenU(LatentModel):
             return torch.arange(self.auxiliary_.n_groups, device=device)
         return torch.as_tensor(self.auxiliary_.group_features, device=device, dtype=dtype)
 
+    def _log_prior(self, prior: PriorGivenU, z: Tensor, u: Tensor | None) -> Tensor:
+        """Log p(z | u) of latents z (K, B, n) for u (1, B, ...), or log Σ_g w_g p(z | g) over its groups; (K, B)."""
+        if u is not None:
+            return prior.log_density(z, *prior(u))
+        mean, log_scale = prior(self._every_group(z.device, z.dtype)[None])
+        log_w = torch.as_tensor(np.log(self.auxiliary_.weights), dtype=z.dtype, device=z.device)
+        each = [prior.log_density(z, m, s) for m, s in zip(mean[0], log_scale[0], strict=True)]
+        return torch.logsumexp(torch.stack(each, -1) + log_w, -1)
+
     def _draw_u(self, n_samples: int, u: Any, generator: np.random.RandomState, device: torch.device) -> Tensor:
         """Return u for each of n_samples draws, as the prior takes it: as given, or groups by their weights."""
         if u is None:
@@ -220,7 +229,7 @@ class GivenU(LatentModel):
 
     def _certificate(self, observation: Any, injective: bool | None) -> Certificate:
         """Certify what was learnt, as far as restarts agree."""
-        agree = agreement_check(self.stability_)
+        agree = self.stability_.check
         if self.law_ is None:
             few = Check("values", "there are rows for each value of u", None, None, "fails", "Too few rows per value.")
             return Certificate(Level.NONE, Level.NONE, "", (agree, few), (), (), None, None, True)
@@ -230,20 +239,6 @@ class GivenU(LatentModel):
             return Certificate(**{**vars(found), "checks": checks})
         at_best = Level.NONE if agree.verdict == "fails" else found.at_best
         return Certificate(Level.NONE, at_best, "", checks, (), (), None, None, True)
-
-
-def agreement_check(stability: Stability) -> Check:
-    """Judge whether restarts recover the same latents."""
-    status, score = stability.status, stability.score
-    seen = f"Restarts agree at {score:.2f} on held-out rows (stable from {STABLE}, doubtful from {DOUBTFUL}): {status}."
-    return Check(
-        name="agreement",
-        statement="restarts recover the same latents",
-        statistic=None if status == "unchecked" else score,
-        threshold=STABLE,
-        verdict="fails" if status == "unstable" else "holds" if status == "stable" else "cannot tell",
-        sentence="There is one restart only, and nothing to compare it with." if status == "unchecked" else seen,
-    )
 
 
 def rows_of(u: Any, rows: NDArray[np.int64]) -> Any:

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.certify import Certificate, Check, Level, certify
-from identifiable.estimators.base import DOUBTFUL, STABLE, Stability
+from identifiable.estimators.base import Stability
 from identifiable.mixture import Mixture
 
 Array = NDArray[np.float64]
@@ -34,15 +34,7 @@ def certificate_of(
 ) -> Certificate:
     """Certify a learnt mixture, with the patterns (J, n) of activity of its components, as far as restarts agree."""
     status = stability.status
-    agree = Check(
-        name="agreement",
-        statement="restarts recover the same latents",
-        statistic=stability.score,
-        threshold=STABLE,
-        verdict="fails" if status == "unstable" else "holds" if status == "stable" else "cannot tell",
-        sentence=f"Restarts agree at {stability.score:.2f} on held-out rows (stable from {STABLE}, doubtful "
-        f"from {DOUBTFUL}): " + ("not recovered." if status == "unstable" else f"{status}."),
-    )
+    agree = stability.check
     if status == "unstable" or skewed:
         return _nothing(Level.NONE, agree, *([] if status == "unstable" else [NOT_GAUSSIAN]))
     judged, share = frequent_part(mixture)

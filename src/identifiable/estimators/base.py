@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from identifiable.certify import Check
 from identifiable.data.sample import FloatArray
 from identifiable.errors import DataError, FitFailedError, RecoveryWarning, listed
 from identifiable.metrics import agreement
@@ -73,6 +74,22 @@ class Stability:
         if np.isnan(self.score):
             return "unchecked"
         return "stable" if self.score >= STABLE else "doubtful" if self.score >= DOUBTFUL else "unstable"
+
+    @property
+    def check(self) -> Check:
+        """Whether restarts recover the same latents, as a check of a certificate."""
+        status, seen = self.status, f"Restarts agree at {self.score:.2f} on held-out rows (stable from {STABLE}, "
+        words = "not recovered" if status == "unstable" else status
+        return Check(
+            name="agreement",
+            statement="restarts recover the same latents",
+            statistic=None if status == "unchecked" else self.score,
+            threshold=STABLE,
+            verdict="fails" if status == "unstable" else "holds" if status == "stable" else "cannot tell",
+            sentence="There is one restart only, and nothing to compare it with."
+            if status == "unchecked"
+            else f"{seen}doubtful from {DOUBTFUL}): {words}.",
+        )
 
 
 class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):

@@ -21,7 +21,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 from scipy.stats import norm
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -226,14 +225,8 @@ class IFlow(GivenU):
         z, value = self._latents(X)
         module, device = self._module_for(X)
         prior, dtype = module.unmix.prior, module.unmix.flow.weight.dtype
-        if u is None:
-            mean, log_scale = prior(self._every_group(device, dtype)[None])
-            t = torch.as_tensor(z, device=device)
-            each = [prior.log_density(t, m, s) for m, s in zip(mean[0], log_scale[0], strict=True)]
-            log_p = logsumexp(torch.stack(each, 1).cpu().numpy(), axis=1, b=self.auxiliary_.weights)
-        else:
-            given = prior(self._u_tensor(u, len(X), device, dtype)[None])
-            log_p = prior.log_density(torch.as_tensor(z, device=device)[None], *given)[0].cpu().numpy()
+        given = None if u is None else self._u_tensor(u, len(X), device, dtype)[None]
+        log_p = self._log_prior(prior, torch.as_tensor(z, device=device)[None], given)[0].cpu().numpy()
         rest = ((X - self.mean_) / self.scale_) @ self.vectors_[:, self.columns_ :]
         value = value + log_p + norm.logpdf(rest, scale=self.rest_scale_).sum(1)
         share = self.vectors_.shape[1] / len(self.scale_)

@@ -291,7 +291,7 @@ class IVAE(GivenU):
             decoded = module.decode(z.reshape(1, -1, self.n_latents)).reshape(DRAWS, z.shape[1], -1)
             likelihood = module.log_likelihood(x, decoded)
             log_q = -0.5 * (noise.square().sum(-1) - self.n_latents) - q.entropy  # (DRAWS, B)
-            ratio = likelihood + self._log_prior(module, z, own) - log_q
+            ratio = likelihood + self._log_prior(module.prior, z, own) - log_q
             found = torch.logsumexp(ratio, 0) - math.log(DRAWS) if importance else ratio.mean(0)
             blocks.append(found.cpu().numpy())
         value: FloatArray = np.concatenate(blocks) - X.dtype.type(np.log(self.scale_).sum())
@@ -369,15 +369,6 @@ class IVAE(GivenU):
         centre = (w * mean).sum(1, keepdim=True)
         variance = (w * (torch.exp(2 * log_scale) + (mean - centre).square())).sum(1, keepdim=True)
         return centre, 0.5 * variance.log()
-
-    def _log_prior(self, module: Nets, z: Tensor, u: Tensor | None) -> Tensor:
-        """Log p(z | u) of draws z (K, B, n) for u (1, B), or log Σ_g w_g p(z | g); (K, B)."""
-        if u is not None:
-            return module.prior.log_density(z, *module.prior(u))
-        mean, log_scale = module.prior(self._every_group(z.device, z.dtype)[None])
-        log_w = torch.as_tensor(np.log(self.auxiliary_.weights), dtype=z.dtype, device=z.device)
-        each = [module.prior.log_density(z, m, s) for m, s in zip(mean[0], log_scale[0], strict=True)]
-        return torch.logsumexp(torch.stack(each, -1) + log_w, -1)
 
     def _weighted(self, module: Nets, likelihood: Tensor, q: Posterior, z: Tensor, u: Tensor, rows: int) -> Tensor:
         """Return a log p(x|z) - b I - c TC - d Σ KL_i, the last three as in Chen et al. 2018, eq. (S4), given u."""
