@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from identifiable.certify.pdgmm import ESTIMATED, EXACT
 from identifiable.certify.rank import by_chance, dependence, least_varied
-from identifiable.certify.result import Certificate, Check, Level, Verdict
+from identifiable.certify.result import Certificate, Check, Level, Verdict, check_mixing
 from identifiable.certify.supports import ZONE
 from identifiable.conditional import ConditionalPrior, Family
 from identifiable.errors import DataError
@@ -114,7 +114,7 @@ def certify_conditional(
         raise DataError(f"tolerance must lie between 0 and 0.3 standard deviations, got {tolerance}.")
     estimated = estimated or law.bootstrap is not None
     tol = tolerance if tolerance is not None else ESTIMATED if estimated else EXACT
-    told = (_check_mixing(injective), _check_noise(observation))
+    told = (check_mixing("injective and continuous both ways", injective), _check_noise(observation))
     found = [_judge(law, told, tol, estimated=estimated)]
     if law.family == "gaussian" and found[0]["1.iii"].verdict != "holds":
         parts: tuple[tuple[Family, str], ...] = (("variance", "variances"), ("mean", "means"))
@@ -177,17 +177,6 @@ def _own_units(law: ConditionalPrior) -> ConditionalPrior:
     counts = None if law.counts is None else law.counts[kept]
     means, scales = (law.means[kept] - centre) / unit, law.scales[kept] / unit
     return ConditionalPrior(law.family, means, scales, law.weights[kept], counts, copies)
-
-
-def _check_mixing(injective: bool | None) -> Check:
-    words = "injective and continuous both ways"
-    verdict: Verdict = "cannot tell" if injective is None else "holds" if injective else "fails"
-    sentence = {
-        "holds": f"The mixing is taken to be {words}, as told.",
-        "fails": f"The mixing is not {words}, so the theorems say nothing.",
-        "cannot tell": f"All that is said here is on the premise that the mixing is {words}.",
-    }[verdict]
-    return Check("mixing", f"f is {words}", None, None, verdict, sentence)
 
 
 def _check_noise(observation: Observation | None) -> Check:

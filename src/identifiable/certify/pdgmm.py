@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from identifiable.certify.result import Blocks, Certificate, Check, Level, Verdict
+from identifiable.certify.result import Blocks, Certificate, Check, Level, Verdict, check_mixing
 from identifiable.certify.supports import (
     ZONE,
     BoolArray,
@@ -108,7 +108,7 @@ def certify(
 
     shared = _check_shared(gap, basis.misfit, tol, m)
     checks = (
-        _check_mixing(injective),
+        check_mixing("continuous, injective and piecewise affine", injective),
         _check_supports(supports, estimated=estimated),
         _check_generic(supports, tol if estimated else ROUNDING * tol),
         shared,
@@ -187,17 +187,6 @@ def _verdict(statistic: float, threshold: float, *, small: bool) -> Verdict:
     if threshold / ZONE < statistic < ZONE * threshold:
         return "cannot tell"
     return "holds" if (statistic < threshold) == small else "fails"
-
-
-def _check_mixing(injective: bool | None) -> Check:
-    verdict: Verdict = "cannot tell" if injective is None else "holds" if injective else "fails"
-    words = "continuous, injective and piecewise affine"
-    sentence = {
-        "holds": f"The mixing is taken to be {words}, as told.",
-        "fails": f"The mixing is not {words}, so the theorems say nothing.",
-        "cannot tell": f"All that is said here is on the premise that the mixing is {words}.",
-    }[verdict]
-    return Check("mixing", f"f is {words}", None, None, verdict, sentence)
 
 
 def _check_supports(s: Supports, *, estimated: bool) -> Check:

@@ -139,3 +139,14 @@ class Certificate:
 
 def _groups(blocks: Blocks) -> str:
     return listed(["{" + ", ".join(map(str, block)) + "}" for block in blocks], most=20)
+
+
+def check_mixing(words: str, injective: bool | None) -> Check:
+    """Judge whether the mixing is what a theorem asks for, in its words, by what was told."""
+    verdict: Verdict = "cannot tell" if injective is None else "holds" if injective else "fails"
+    sentence = {
+        "holds": f"The mixing is taken to be {words}, as told.",
+        "fails": f"The mixing is not {words}, so the theorems say nothing.",
+        "cannot tell": f"All that is said here is on the premise that the mixing is {words}.",
+    }[verdict]
+    return Check("mixing", f"f is {words}", None, None, verdict, sentence)
