@@ -2,14 +2,16 @@
 
 from typing import overload
 
-from identifiable.certify import pdgmm
+from identifiable.certify import kivva, pdgmm
+from identifiable.certify.decoders import Decoder
 from identifiable.certify.ivae import Observation, certify_conditional
 from identifiable.certify.result import Certificate, Check, Level, Verdict
+from identifiable.certify.supports import supports_of
 from identifiable.conditional import ConditionalPrior
 from identifiable.errors import DataError
 from identifiable.mixture import Mixture
 
-__all__ = ["Certificate", "Check", "Level", "Verdict", "certify"]
+__all__ = ["Certificate", "Check", "Decoder", "Level", "Verdict", "certify"]
 
 
 @overload
@@ -19,6 +21,8 @@ def certify(
     estimated: bool = False,
     injective: bool | None = None,
     affine: bool = False,
+    decoder: Decoder | None = None,
+    rows: int | None = None,
     tolerance: float | None = None,
 ) -> Certificate: ...
 
@@ -40,6 +44,8 @@ def certify(
     estimated: bool = False,
     injective: bool | None = None,
     affine: bool = False,
+    decoder: Decoder | None = None,
+    rows: int | None = None,
     observation: Observation | None = None,
     tolerance: float | None = None,
 ) -> Certificate:
@@ -47,32 +53,54 @@ def certify(
 
     Parameters
     ----------
-    law : the law of the latents, true or learnt. A `Mixture` is judged by Xu et al. (2026), see
-        `identifiable.certify.pdgmm`; a `ConditionalPrior` by Khemakhem et al. (2020), see `identifiable.certify.ivae`.
+    law : the law of the latents, true or learnt. A `Mixture` is judged by Kivva et al. (2022) if all its components
+        have full rank (`identifiable.certify.kivva`), else by Xu et al. (2026, `identifiable.certify.pdgmm`); a
+        `ConditionalPrior` by Khemakhem et al. (2020, `identifiable.certify.ivae`).
     estimated : the law was learnt: the default tolerance is looser, and the certificate says so.
     injective : whether the mixing is injective and continuous, for a mixture also piecewise affine; None: a premise.
     affine : mixtures only: the mixing is known to be affine.
+    decoder : mixtures only: the mixing by its layers, which are judged; see `identifiable.certify.decoders`.
+    rows : mixtures only: how many rows the law was estimated on; their number is used if all components have full rank.
     observation : conditional priors only: how x is drawn about f(z), "gaussian", "bernoulli", "categorical" or "none";
         None: a premise.
     tolerance : up to it a difference counts as zero, in standard deviations; default 1e-5, or 0.05 when estimated.
 
     Examples
     --------
-    >>> print(certify(Mixture([0.5, 0.5], [[3, 0], [1, 4]], [[1, 0], [0, 1]])).level)
-    PS
-    >>> print(certify(ConditionalPrior("mean", [[0, 0], [2, 0], [0, 3]], [[1, 1], [1, 1], [1, 1]])).level)
-    AT
+    >>> print(certify(Mixture([0.5, 0.5], [[3, 0], [1, 4]], [[1, 0], [0, 1]])).theorem)
+    Theorem 3.9 (Xu et al. 2026)
+    >>> print(certify(Mixture([0.5, 0.5], [[3, 0], [1, 4]], [[1, 2], [2, 1]])).theorem)
+    Theorem 3.2b (Kivva et al. 2022)
+    >>> print(certify(ConditionalPrior("mean", [[0, 0], [2, 0], [0, 3]], [[1, 1], [1, 1], [1, 1]])).theorem)
+    Theorem 1 (Khemakhem et al. 2020)
     """
     if isinstance(law, Mixture):
         if observation is not None:
             raise DataError(
                 "observation is for a ConditionalPrior: the theorems on mixtures have no noise. Leave it out."
             )
+        estimated = estimated or rows is not None
+        supports = supports_of(law, tolerance or (pdgmm.ESTIMATED if estimated else pdgmm.EXACT))
+        if (supports.ranks == len(supports.white)).all():
+            return kivva.certify(
+                law,
+                decoder=decoder,
+                injective=injective,
+                affine=affine,
+                estimated=estimated,
+                rows=rows,
+                tolerance=tolerance,
+            )
+        if decoder is not None:
+            piecewise, _, _, one_to_one = kivva.check_decoder(law, decoder, injective, affine=affine)
+            verdicts = {piecewise.verdict, one_to_one.verdict}
+            injective = False if "fails" in verdicts else True if verdicts == {"holds"} else None
         return pdgmm.certify(law, estimated=estimated, injective=injective, affine=affine, tolerance=tolerance)
     if not isinstance(law, ConditionalPrior):
         raise TypeError(f"certify takes a Mixture or a ConditionalPrior, got {type(law).__name__}.")
-    if affine:
-        raise DataError("affine is for a Mixture: the theorems on a ConditionalPrior do not use it. Leave it out.")
+    for name, given in (("affine", affine), ("decoder", decoder is not None), ("rows", rows is not None)):
+        if given:
+            raise DataError(f"{name} is for a Mixture: the theorems on a ConditionalPrior do not use it. Leave it out.")
     return certify_conditional(
         law, estimated=estimated, injective=injective, observation=observation, tolerance=tolerance
     )
