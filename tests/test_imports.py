@@ -16,6 +16,7 @@ RANK = {
     "data": 2,
     "metrics": 2,
     "certify": 2,
+    "restarts": 3,
     "train": 3,
     "estimators": 4,
     "persist": 5,

@@ -1,4 +1,4 @@
-"""Which latents to believe, without labels: agreement between halves of the data, and a choice among estimators.
+"""Which latents to believe, without labels: agreement between runs and between halves, and a choice among estimators.
 
 Latents that are identified come back: from another seed, from other rows, in other coordinates. Agreement is necessary
 for recovery, not sufficient: a method that always ends at the same wrong answer agrees with itself.
@@ -6,9 +6,9 @@ for recovery, not sufficient: a method that always ends at the same wrong answer
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -19,13 +19,16 @@ from sklearn.utils import check_random_state
 
 from identifiable.data.sample import FloatArray
 from identifiable.errors import DataError, FitFailedError, RecoveryWarning
-from identifiable.estimators.base import DOUBTFUL, STABLE, Stability, hold_out
+from identifiable.estimators.base import hold_out
 from identifiable.metrics import Matching, match
+from identifiable.mixture import Mixture
+from identifiable.restarts import DOUBTFUL, STABLE, Stability, distances_of, judge
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LEAST_ROWS = 100  # ten of them are held out
+MOST_COMPONENTS = 10  # of mixtures that are compared without being asked for: up to 3 s a pair
 TIE = 0.005  # agreements closer than this are not told apart
 MEASURES = ["agreement", "halves", "remixed"]
 _Seed = int | np.random.RandomState | None
@@ -50,7 +53,7 @@ class Halves:
     @property
     def status(self) -> str:
         """Return "stable", "doubtful" or "unstable", by the thresholds of `Stability`."""
-        return _status(self.score)
+        return judge(self.score)
 
     def __repr__(self) -> str:
         name, weakest = type(self.models[0]).__name__, np.abs(self.correlations).min()
@@ -129,6 +132,68 @@ def agreement_of_halves(estimator: Any, X: ArrayLike, u: Any = None, *, random_s
     Halves(SparseUnmixing: 1.000, stable; 5 latents, the weakest at 1.000; necessary for recovery, not sufficient)
     """
     return _Rows.of(X, random_state, u).halves(estimator)
+
+
+def stability(
+    runs: Sequence[Any] | NDArray[Any],
+    X: ArrayLike | None = None,
+    *,
+    distances: bool | Literal["auto"] = "auto",
+    random_state: _Seed = None,
+) -> Stability:
+    r"""Compare runs, whatever made them, on the same rows: latent by latent, up to an affine map, and as mixtures.
+
+    .. math:: \mathrm{MCC}(f_r(X), f_s(X)), \quad \mathrm{MCC}(A f_r(X'), B f_s(X')), \quad
+        \min_{C \text{ affine}} \Delta(C_\# p_r, p_s) \qquad \text{for all } r, s,
+
+    the canonical directions A, B fitted on a random half of X and scored on the other, X'. A low strong MCC with a high
+    weak one says: the same span, other axes (Kivva et al. 2022, App. J.1). As many latents as columns, linear in X,
+    always have the same span.
+
+    Parameters
+    ----------
+    runs : fitted estimators with transform, or the latents they found: an array (R, N, n) or tables (N, n_r). A latent
+        that one of two runs lacks counts 0, and so does one that is constant; a run that is not finite agrees with
+        none.
+    X : (N, d) array or DataFrame of rows to compare on, best such that no run was fitted to; None with latents.
+    distances : whether to compare the laws `run.mixture_` of the latents. "auto": where every run has one, in the
+        coordinates of its latents, of one dimension, with covariances of full rank (where a latent rests in a
+        component, the density has no L2 norm) and at most 10 components: a pair takes up to 3 s, with 30 of them 14 s.
+    random_state : decides the half.
+
+    Examples
+    --------
+    >>> from identifiable import SparseUnmixing
+    >>> from identifiable.data import make_pdgmm
+    >>> x = make_pdgmm(3000, n=5, layers=1, random_state=0).x  # layers=1: an affine mixing
+    >>> runs = [SparseUnmixing(5, random_state=seed).fit(x[:2000]) for seed in range(3)]
+    >>> stability(runs, x[2000:], random_state=0).pairwise.round(3)
+    array([[1., 1., 1.],
+           [1., 1., 1.],
+           [1., 1., 1.]])
+    """
+    if not (isinstance(distances, bool) or distances == "auto"):
+        raise DataError(f"distances must be True, False or 'auto', got {distances!r}.")
+    listed = isinstance(runs, Sequence | np.ndarray) and not hasattr(runs, "transform")
+    if not listed or len(runs) < 2:
+        raise DataError(
+            f"stability compares at least two runs, got {len(runs) if listed else f'a {type(runs).__name__}'}: pass "
+            "[one, two, ...]. The restarts of one estimator are compared in its stability_."
+        )
+    latents = [_latents_of(run, X, f"runs[{r}]") for r, run in enumerate(runs)]
+    rows = {f"runs[{r}]": len(z) for r, z in enumerate(latents)} | ({} if X is None else {"X": np.shape(X)[0]})
+    if len(set(rows.values())) > 1:
+        found = ", ".join(f"{name} has {n}" for name, n in rows.items())
+        raise DataError(f"Runs are compared on the same rows, got: {found}. Pass the latents of the same rows.")
+    seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max - 1))
+    compared = Stability.of(latents, seed=seed)
+    mixtures = [] if distances is False else _laws_of(runs, latents, at_any_cost=distances is True)
+    try:
+        return replace(compared, distances=distances_of(mixtures, seed)) if mixtures else compared
+    except DataError:  # singular covariances, or other dimensions
+        if distances is True:
+            raise
+        return compared
 
 
 def choose(
@@ -212,7 +277,7 @@ class _Candidate:
 
     @property
     def status(self) -> str:
-        return "failed" if np.isnan(self.value) else _status(self.value)
+        return "failed" if np.isnan(self.value) else judge(self.value)
 
     def attempt(self, step: Callable[["_Candidate"], None]) -> None:
         start = perf_counter()
@@ -312,8 +377,32 @@ def _match(a: FloatArray, b: FloatArray) -> Matching:
     return Matching(np.full(a.shape[1], -1), np.zeros(a.shape[1]), 0.0)
 
 
-def _status(score: float) -> str:
-    return Stability(np.array([[0.0, score], [score, 0.0]])).status  # a diagonal is not looked at
+def _latents_of(run: Any, X: ArrayLike | None, name: str) -> FloatArray:
+    """Return what a run makes of the rows X, (N, n); NaN is let through, and agrees with none."""
+    fitted = hasattr(run, "transform") and not isinstance(run, pd.DataFrame)
+    if fitted and X is None:
+        raise DataError(f"{name} is a {type(run).__name__}, and X is None: pass rows X (N, d) to compare the runs on.")
+    latents = np.asarray(run.transform(X) if fitted else run)
+    if latents.ndim != 2 or 0 in latents.shape or latents.dtype.kind not in "fiub":
+        what = type(run).__name__ if latents.ndim == 0 else f"latents of shape {latents.shape} and type {latents.dtype}"
+        raise DataError(
+            f"{name} must be a fitted estimator with transform, or a table (N, n) of its latents, got {what}. Pass "
+            "stability([one, two, ...], X), or an array (R, N, n)."
+        )
+    return latents
+
+
+def _laws_of(runs: Sequence[Any] | NDArray[Any], latents: list[FloatArray], *, at_any_cost: bool) -> list[Mixture]:
+    """Return the mixtures of the runs' latents; none where a run has none, or too many components to be cheap."""
+    found = [getattr(run, "mixture_", None) for run in runs]
+    laws = [p for p, z in zip(found, latents, strict=True) if isinstance(p, Mixture) and p.means.shape[1] == z.shape[1]]
+    if at_any_cost and len(laws) < len(latents):
+        raise DataError(
+            "distances=True needs the mixture_ of every run, a Mixture in the coordinates of its latents; "
+            f"{len(latents) - len(laws)} of {len(latents)} have none. Set distances=False."
+        )
+    small = len(laws) == len(latents) and max(len(p.weights) for p in laws) <= MOST_COMPONENTS
+    return laws if at_any_cost or small else []
 
 
 def _named(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:

@@ -229,16 +229,10 @@ class GivenU(LatentModel):
 
     def _certificate(self, observation: Any, injective: bool | None) -> Certificate:
         """Certify what was learnt, as far as restarts agree."""
-        agree = self.stability_.check
         if self.law_ is None:
             few = Check("values", "there are rows for each value of u", None, None, "fails", "Too few rows per value.")
-            return Certificate(Level.NONE, Level.NONE, "", (agree, few), (), (), None, None, True)
-        found = certify(self.law_, estimated=True, injective=injective, observation=observation)
-        checks = (agree, *found.checks)
-        if agree.verdict == "holds":
-            return Certificate(**{**vars(found), "checks": checks})
-        at_best = Level.NONE if agree.verdict == "fails" else found.at_best
-        return Certificate(Level.NONE, at_best, "", checks, (), (), None, None, True)
+            return Certificate(Level.NONE, Level.NONE, "", (self.stability_.check, few), (), (), None, None, True)
+        return self._certified(certify(self.law_, estimated=True, injective=injective, observation=observation))
 
 
 def rows_of(u: Any, rows: NDArray[np.int64]) -> Any:

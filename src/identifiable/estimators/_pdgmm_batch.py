@@ -8,6 +8,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,9 +28,9 @@ from identifiable.estimators._pdgmm_training import (
     full_mixture,
     spike_and_slab,
 )
-from identifiable.estimators.base import STABLE, Stability
 from identifiable.metrics import r2
 from identifiable.nets import select_members
+from identifiable.restarts import STABLE, Stability
 from identifiable.train import History
 
 SHARE_A = 0.12  # of the steps that belong to stage A
@@ -70,13 +71,14 @@ class Trained:
         """Whether the prior is a mixture of full rank."""
         return isinstance(self.model.prior, FullGaussians)
 
-    @property
+    @cached_property
     def stability(self) -> Stability:
         """How far the restarts agree: a mixture of full rank fixes the latents up to an affine map, and no further."""
+        found = Stability.of(self.latents)
         if not self.full_rank:
-            return Stability.of(self.latents)
+            return found
         pairwise = np.array([[max(r2(one, other), 0.0) ** 0.5 for other in self.latents] for one in self.latents])
-        return Stability(pairwise)
+        return replace(found, pairwise=pairwise, affine=True)
 
     def or_more_agreed(self, other: "Trained") -> "Trained":
         """Return the one whose restarts agree more."""

@@ -2,7 +2,7 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import replace
 from inspect import signature
 from typing import Any, Self
 
@@ -13,83 +13,23 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from identifiable.certify import Check
+from identifiable.certify import Certificate, Level
 from identifiable.data.sample import FloatArray
 from identifiable.errors import DataError, FitFailedError, RecoveryWarning, listed
-from identifiable.metrics import agreement
+from identifiable.restarts import DOUBTFUL, STABLE, Stability
+
+__all__ = [
+    "DOUBTFUL",
+    "STABLE",
+    "LatentModel",
+    "Stability",
+    "hold_out",
+    "is_integer",
+    "is_real",
+    "resolve_device",
+]
 
 _Rows = NDArray[np.int64]
-
-STABLE, DOUBTFUL = 0.96, 0.90  # agreement between restarts; see docs/estimators.md
-
-
-@dataclass(frozen=True)
-class Stability:
-    """How far R restarts agree on rows they were not trained on.
-
-    pairwise[r, s] is the MCC between the latents of restarts r and s (R, R). A restart's agreement is its mean MCC with
-    the others; the one that agrees most is kept. Agreement is necessary for recovery and not sufficient: a method that
-    always ends at the same wrong answer agrees with itself.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> s = Stability(np.array([[1.0, 0.9, 0.5], [0.9, 1.0, 0.6], [0.5, 0.6, 1.0]]))
-    >>> s.chosen, round(s.score, 2), s.status
-    (1, 0.75, 'unstable')
-    """
-
-    pairwise: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, latents: NDArray[Any]) -> "Stability":
-        """Compare latents (R, N, n) of the same rows; a restart that is not finite agrees with none."""
-        finite = np.isfinite(latents).all(axis=(1, 2))
-        pairwise = np.zeros((len(latents), len(latents)))
-        pairwise[np.ix_(finite, finite)] = agreement(latents[finite])
-        return cls(pairwise)
-
-    @property
-    def agreement(self) -> NDArray[np.float64]:
-        """Mean MCC of each restart with the others (R,); NaN for a single restart."""
-        restarts = len(self.pairwise)
-        if restarts == 1:
-            return np.full(1, np.nan)
-        others: NDArray[np.float64] = (self.pairwise.sum(1) - np.diag(self.pairwise)) / (restarts - 1)
-        return others
-
-    @property
-    def chosen(self) -> int:
-        """The restart that agrees most with the others."""
-        return 0 if len(self.pairwise) == 1 else int(self.agreement.argmax())
-
-    @property
-    def score(self) -> float:
-        """Agreement of the chosen restart."""
-        return float(self.agreement[self.chosen])
-
-    @property
-    def status(self) -> str:
-        """Return "stable", "doubtful", "unstable", or "unchecked" for a single restart."""
-        if np.isnan(self.score):
-            return "unchecked"
-        return "stable" if self.score >= STABLE else "doubtful" if self.score >= DOUBTFUL else "unstable"
-
-    @property
-    def check(self) -> Check:
-        """Whether restarts recover the same latents, as a check of a certificate."""
-        status, seen = self.status, f"Restarts agree at {self.score:.2f} on held-out rows (stable from {STABLE}, "
-        words = "not recovered" if status == "unstable" else status
-        return Check(
-            name="agreement",
-            statement="restarts recover the same latents",
-            statistic=None if status == "unchecked" else self.score,
-            threshold=STABLE,
-            verdict="fails" if status == "unstable" else "holds" if status == "stable" else "cannot tell",
-            sentence="There is one restart only, and nothing to compare it with."
-            if status == "unchecked"
-            else f"{seen}doubtful from {DOUBTFUL}): {words}.",
-        )
 
 
 class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -199,6 +139,15 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         own = self.get_params(deep=False)
         kept = {k: v for k, v in sorted(own.items()) if k not in ("device", "verbose", "checkpoint", "random_state")}
         return f"{type(self).__name__} {kept!r}"
+
+    def _certified(self, found: Certificate) -> Certificate:
+        """Return a certificate of what was learnt, as far as restarts agree."""
+        agree = self.stability_.check
+        checks = (agree, *found.checks)
+        if agree.verdict == "holds":
+            return replace(found, checks=checks)
+        at_best = Level.NONE if agree.verdict == "fails" else found.at_best
+        return Certificate(Level.NONE, at_best, "", checks, (), (), None, None, True)
 
     def _settle(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
         """Compare the restarts' latents (R, N, n) of held-out rows; set `stability_`; return the restart to keep.

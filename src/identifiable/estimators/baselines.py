@@ -17,8 +17,9 @@ from sklearn.utils import check_random_state
 
 from identifiable.data.sample import FloatArray
 from identifiable.errors import DataError
-from identifiable.estimators.base import LatentModel, Stability, hold_out
+from identifiable.estimators.base import LatentModel, hold_out
 from identifiable.estimators.sparse_unmixing import SparseUnmixing
+from identifiable.restarts import Stability
 
 EIGENVALUE_FLOOR = 1e-10  # of the covariance, relative to its largest eigenvalue: keeps the density finite
 
@@ -107,7 +108,8 @@ class _Baseline(LatentModel):
 
     def _set_certain(self) -> None:
         """There is nothing random: restarts agree."""
-        self.stability_ = Stability(np.ones((self.n_restarts, self.n_restarts)))
+        same = np.ones((self.n_restarts, self.n_restarts))
+        self.stability_ = Stability(same, same.copy() if self.n_restarts > 1 else None)
         self.fit_status_ = self.stability_.status
 
 
