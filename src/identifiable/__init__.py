@@ -13,6 +13,8 @@ from identifiable.estimators import (
     BetaTCVAE,
     BetaVAE,
     DegenerateGaussianMixture,
+    FactorialUnmixing,
+    GMMFlow,
     GroupedSparse,
     IFlow,
     IndependentComponents,
@@ -21,12 +23,14 @@ from identifiable.estimators import (
     SegmentUnmixing,
     SparseUnmixing,
     TwoStage,
+    Unmixed,
     baselines,
+    unmix,
 )
-from identifiable.estimators.base import Stability
 from identifiable.mixture import Mixture
 from identifiable.persist import load, save
-from identifiable.select import agreement_of_halves, choose
+from identifiable.restarts import Stability
+from identifiable.select import agreement_of_halves, choose, stability
 from identifiable.train import History
 
 __all__ = [
@@ -41,7 +45,9 @@ __all__ = [
     "DamagedFileError",
     "DataError",
     "DegenerateGaussianMixture",
+    "FactorialUnmixing",
     "FitFailedError",
+    "GMMFlow",
     "GroupedSparse",
     "History",
     "IFlow",
@@ -56,6 +62,7 @@ __all__ = [
     "SparseUnmixing",
     "Stability",
     "TwoStage",
+    "Unmixed",
     "__version__",
     "agreement_of_halves",
     "baselines",
@@ -63,4 +70,6 @@ __all__ = [
     "choose",
     "load",
     "save",
+    "stability",
+    "unmix",
 ]

@@ -2,6 +2,8 @@
 
 from identifiable.estimators.baselines import IndependentComponents, PrincipalComponents, RawData, baselines
 from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
+from identifiable.estimators.factorial_unmixing import FactorialUnmixing, Unmixed, unmix
+from identifiable.estimators.gmm_flow import GMMFlow
 from identifiable.estimators.grouped_sparse import GroupedSparse
 from identifiable.estimators.iflow import IFlow
 from identifiable.estimators.ivae import IVAE
@@ -18,6 +20,8 @@ __all__ = [
     "BetaTCVAE",
     "BetaVAE",
     "DegenerateGaussianMixture",
+    "FactorialUnmixing",
+    "GMMFlow",
     "GroupedSparse",
     "IFlow",
     "IndependentComponents",
@@ -26,5 +30,7 @@ __all__ = [
     "SegmentUnmixing",
     "SparseUnmixing",
     "TwoStage",
+    "Unmixed",
     "baselines",
+    "unmix",
 ]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
+from scipy.special import digamma, polygamma
 
 MEMORY = 10  # steps that L-BFGS remembers
 FLATTEST = 1e-6  # least curvature of a pair of rows: proportional variances leave a direction without any
@@ -96,3 +98,34 @@ def _precondition(g: _Floats, H: _Floats, memory: deque[_Step]) -> _Floats:
     for (moved, change, product), factor in zip(memory, reversed(factors), strict=True):
         E = E + (factor - (change * E).sum() / product) * moved
     return E
+
+
+def told_apart(ratios: _Floats, freedom: _Floats, kurtosis: _Floats) -> _Floats:
+    """Test each pair of latents for variances that are proportional over groups; (n, n), in standard errors.
+
+    The likelihood ratio is λ_ij = Σ_u ν_u log((r_ui + r_uj)² / (4 r_ui r_uj)), ratios r (G, n) to the pooled variance.
+    If proportional, each summand is -ν log(4B(1 - B)) with B ~ beta(ν/2, ν/2). A χ² with the same two moments is made
+    normal by its square root. Tails heavier than Gaussian, kurtosis (n,) above 3, spread λ by (kurtosis - 1) / 2.
+    """
+    r, nu = np.maximum(ratios[freedom > 0], 1e-12), freedom[freedom > 0]
+    used = 1 - 1 / len(nu) if len(nu) > 1 else 1.0  # the common ratio is estimated
+    mean = used * np.sum(2 * nu * (digamma(nu) - digamma(nu / 2) - np.log(2)))
+    variance = used * np.sum(nu**2 * (2 * polygamma(1, nu / 2) - 4 * polygamma(1, nu)))
+    log_r = np.log(r)
+    statistic = np.stack([nu @ (2 * np.log((r + r[:, [i]]) / 2) - log_r - log_r[:, [i]]) for i in range(r.shape[1])])
+    spread = np.maximum((kurtosis - 1) / 2, 1)
+    statistic = np.maximum(statistic, 0) / ((spread + spread[:, None]) / 2)
+    apart: _Floats = 2 * np.sqrt(statistic * mean / variance) - np.sqrt(4 * mean**2 / variance - 1)
+    np.fill_diagonal(apart, 0.0)
+    return apart
+
+
+def blocks_of(alike: NDArray[np.bool_]) -> tuple[tuple[int, ...], ...]:
+    """Group latents that are linked by pairs which are not told apart, alike (n, n); those on their own are left out.
+
+    >>> blocks_of(np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]], dtype=bool))
+    ((0, 2),)
+    """
+    count, member = connected_components(alike, directed=False)
+    groups = (tuple(np.flatnonzero(member == g).tolist()) for g in range(count))
+    return tuple(group for group in groups if len(group) > 1)

@@ -18,14 +18,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
-from scipy.sparse.csgraph import connected_components
-from scipy.special import betaln, digamma, logsumexp, polygamma
+from scipy.special import betaln, logsumexp
 from scipy.stats import norm
 from sklearn.utils import check_random_state
 
 from identifiable.data.sample import FloatArray
 from identifiable.errors import DataError, RecoveryWarning, listed
-from identifiable.estimators._joint_diagonalisation import diagonalise
+from identifiable.estimators._joint_diagonalisation import blocks_of, diagonalise, told_apart
 from identifiable.estimators.auxiliary import Auxiliary
 from identifiable.estimators.base import LatentModel, hold_out, is_integer
 from identifiable.estimators.sparse_unmixing import Reduction
@@ -244,12 +243,11 @@ class SegmentUnmixing(LatentModel):
         """Say which latents are told apart; z (N, n) are the latents about the means of their groups."""
         variances = every.variances(W)
         kurtosis = (z**4).sum(0) / (np.bincount(codes) @ variances**2)
-        self.resolved_ = _told_apart(variances / ((W @ every.pooled) * W).sum(1), every.freedom, kurtosis)
-        count, member = connected_components(self.resolved_ < np.sqrt(2 * len(W)) + 1)
-        blocks = [tuple(np.flatnonzero(member == g).tolist()) for g in range(count)]
-        self.blocks_ = tuple(block for block in blocks if len(block) > 1)
+        self.resolved_ = told_apart(variances / ((W @ every.pooled) * W).sum(1), every.freedom, kurtosis)
+        self.blocks_ = blocks_of(self.resolved_ < np.sqrt(2 * len(W)) + 1)
         if self.blocks_:
-            which = listed([str(block) for block in self.blocks_]) if count > 1 else "all of them"
+            all_of_them = len(self.blocks_[0]) == len(W)
+            which = "all of them" if all_of_them else listed([str(block) for block in self.blocks_])
             warnings.warn(
                 f"SegmentUnmixing: latents are not told apart from each other: {which}. As far as these rows tell, u "
                 "changes their variances in proportion or not at all, and only their span is found. See blocks_.",
@@ -312,23 +310,3 @@ def _prior_rows(ratios: _Floats, freedom: _Floats) -> _Floats:
         return float(np.sum(betaln(nu / 2, k / 2) + nu / 2 * np.log(k) + (nu + k) / 2 * np.log1p(nu * column / k)))
 
     return np.exp([minimize_scalar(loss, bounds=(-2, 14), args=(c,), method="bounded").x for c in r.T])
-
-
-def _told_apart(ratios: _Floats, freedom: _Floats, kurtosis: _Floats) -> _Floats:
-    """Test each pair of latents for variances that are proportional over groups; (n, n), in standard errors.
-
-    The likelihood ratio is λ_ij = Σ_u ν_u log((r_ui + r_uj)² / (4 r_ui r_uj)), ratios r (G, n) to the pooled variance.
-    If proportional, each summand is -ν log(4B(1 - B)) with B ~ beta(ν/2, ν/2). A χ² with the same two moments is made
-    normal by its square root. Tails heavier than Gaussian, kurtosis (n,) above 3, spread λ by (kurtosis - 1) / 2.
-    """
-    r, nu = np.maximum(ratios[freedom > 0], 1e-12), freedom[freedom > 0]
-    used = 1 - 1 / len(nu) if len(nu) > 1 else 1.0  # the common ratio is estimated
-    mean = used * np.sum(2 * nu * (digamma(nu) - digamma(nu / 2) - np.log(2)))
-    variance = used * np.sum(nu**2 * (2 * polygamma(1, nu / 2) - 4 * polygamma(1, nu)))
-    log_r = np.log(r)
-    statistic = np.stack([nu @ (2 * np.log((r + r[:, [i]]) / 2) - log_r - log_r[:, [i]]) for i in range(r.shape[1])])
-    spread = np.maximum((kurtosis - 1) / 2, 1)
-    statistic = np.maximum(statistic, 0) / ((spread + spread[:, None]) / 2)
-    apart: _Floats = 2 * np.sqrt(statistic * mean / variance) - np.sqrt(4 * mean**2 / variance - 1)
-    np.fill_diagonal(apart, 0.0)
-    return apart

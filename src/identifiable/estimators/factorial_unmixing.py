@@ -1,0 +1,441 @@
+r"""Factorial unmixing: the affine map whose latents are independent within every component of a Gaussian mixture.
+
+Model (Kivva et al. 2022, Theorem E.1): x = A z + b with z ~ Σ_j w_j N(μ_j, D_j), D_j diagonal; the component of a row
+is not observed. The components of x have covariances C_j = A D_j A', so W = A^-1 makes all of them diagonal. The paper
+takes two components: with C_j = V_j V_j', the singular vectors of V_1^-1 V_2 give W up to order and scale if the
+variance ratios of that pair are all distinct. Here all components count at once, by their weights,
+
+    min_W  1/2 Σ_j w_j Σ_i log (W C_j W')_ii - log |det W|,
+
+started at the closed form for the pair whose ratios are furthest apart. W is unique if no two latents have variances
+that are proportional over all components; latents that have are one block, of which only the span is found. On data
+the mixture is fitted first, and EM then maximises the likelihood of mixture and map together. Where a latent has one
+law in several components, as where they are the joint values of hidden variables, W is found from that too.
+
+With noise, x = A z + b + e and Cov(e) known or, with fewer latents than columns, seen outside their subspace, it is
+taken off every C_j.
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from identifiable.certify import Certificate, certify
+from identifiable.certify.structure import Structure, structure_of
+from identifiable.data.sample import FloatArray
+from identifiable.errors import DataError, RecoveryWarning, listed
+from identifiable.estimators._factorial_mixture import FactorialMixture, covariances_of, em_mixture
+from identifiable.estimators._joint_diagonalisation import blocks_of, diagonalise, told_apart
+from identifiable.estimators._singular_gaussians import Gaussians, log_sum_exp
+from identifiable.estimators._tied_laws import tied
+from identifiable.estimators.base import LatentModel, hold_out, is_integer, is_real
+from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
+from identifiable.estimators.sparse_unmixing import Reduction
+from identifiable.mixture import Mixture
+
+LEAST = 1e-9  # share of the pooled covariance added to each, so that singular ones have a logarithm
+PROPORTIONAL = 1e-5  # log-ratios that differ by less are equal, where the mixture is exact
+CHOSEN_ON = 20_000  # rows on which the number of components is chosen
+ROWS_PER_COMPONENT = 4  # at least, and as many for each latent, where a number of components is tried
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Unmixed:
+    """The map of `unmix` and what it makes of the mixture.
+
+    Attributes
+    ----------
+    W : (n, n) unmixing: z = W y; every latent has unit variance over the whole mixture.
+    mixture : the law of z, with whatever is left off the diagonals.
+    resolved : (n, n) how clearly two latents are told apart: with `rows`, in standard errors; otherwise how far the
+        logarithms of their variances are from a constant difference, at most, over the components.
+    blocks : groups of latents that are not told apart from each other: only their span is found; () when all are.
+    correlation : the largest correlation left between two latents within a component, weighted by √w_j.
+    """
+
+    W: Array
+    mixture: Mixture
+    resolved: Array
+    blocks: tuple[tuple[int, ...], ...]
+    correlation: float
+
+
+def unmix(mixture: Mixture, *, rows: int | None = None, noise: ArrayLike | None = None) -> Unmixed:
+    """Find the basis in which the components of a mixture are diagonal, as far as there is one (Theorem E.1).
+
+    It is what turns latents that are known up to an affine map into single ones, wherever they come from.
+
+    Parameters
+    ----------
+    mixture : a law Σ_j w_j N(μ_j, C_j) of y in R^n, singular components allowed.
+    rows : number of rows it was learnt from; None: it is exact.
+    noise : (n, n) covariance that every C_j contains and that is to be taken off; None: none.
+
+    Examples
+    --------
+    >>> z = Mixture([0.5, 0.5], [[0, 0], [3, 1]], [[1, 4], [2, 1]])
+    >>> A = np.array([[1.0, 2.0], [-1.0, 1.0]])
+    >>> found = unmix(z.pushforward(A, [1, 1]))
+    >>> np.abs(found.W @ A).round(6)  # A is undone, up to order, sign and scale
+    array([[0.      , 0.603023],
+           [0.516398, 0.      ]])
+    >>> unmix(Mixture([0.5, 0.5], [[0, 0], [3, 1]], [[1, 2], [2, 4]])).blocks  # proportional variances
+    ((0, 1),)
+    """
+    if rows is not None and not is_integer(rows, 1):
+        raise DataError(f"rows must be the number of rows the mixture was learnt from, an integer >= 1. Got {rows!r}.")
+    w, C = mixture.weights[mixture.weights > 0], mixture.covariances[mixture.weights > 0]
+    n = C.shape[1]
+    if noise is not None:
+        C = _without(C, np.asarray(noise, dtype=np.float64))
+    pooled = np.einsum("j,jab->ab", w, C)
+    values, vectors = np.linalg.eigh(pooled)
+    if values[0] <= 1e-12 * values[-1]:
+        raise DataError(
+            f"The components must together vary in all {n} directions, got a pooled covariance of lower rank: drop "
+            "the directions that never vary within a component."
+        )
+    white = (vectors / np.sqrt(values)).T  # all descents in these coordinates
+    seen = white @ C @ white.T + LEAST * np.eye(n)
+    starts = [np.eye(n), *_closed_forms(w, seen)]
+    best = min((diagonalise(seen, w, start, max_steps=2000) for start in starts), key=lambda found: found.loss)
+    return _judged(mixture, w, C, best.W @ white, rows)
+
+
+def _judged(mixture: Mixture, w: Array, C: Array, W: Array, rows: int | None) -> Unmixed:
+    """Put the latents W y in order and see how clearly they are told apart; w and C of components that have weight."""
+    n = len(W)
+    spread = mixture.means - mixture.weights @ mixture.means
+    total = np.einsum("j,jab->ab", mixture.weights, mixture.covariances) + (mixture.weights * spread.T) @ spread
+    W = W / np.sqrt(((W @ total) * W).sum(1))[:, None]
+    variances = ((W @ C) * W).sum(-1)
+    order = np.argsort(-np.log(np.maximum(variances, 1e-300)).var(0), kind="stable")  # the most telling latent first
+    W, variances = W[order], variances[:, order]
+    ratios = np.maximum(variances / (w @ variances), 1e-12)
+    if rows is None:
+        resolved = _apart(np.log(ratios))
+        alike = resolved < PROPORTIONAL
+    else:
+        resolved = told_apart(ratios, rows * w, np.full(n, 3.0))
+        alike = resolved < np.sqrt(2 * n) + 1
+    moved = W @ C @ W.T
+    sd = np.sqrt(np.maximum(variances, np.finfo(np.float64).tiny))
+    left = np.abs(moved / (sd[:, :, None] * sd[:, None, :]) * (1 - np.eye(n)) * np.sqrt(w)[:, None, None])
+    law = Mixture(w / w.sum(), mixture.means[mixture.weights > 0] @ W.T, (moved + moved.swapaxes(1, 2)) / 2)
+    return Unmixed(W, law, resolved, blocks_of(alike), float(left.max()) if n > 1 else 0.0)
+
+
+def _closed_forms(w: Array, C: Array) -> list[Array]:
+    """Theorem E.1 for the pair of components whose variance ratios are furthest apart, weights considered."""
+    best, found = 0.0, []
+    for i in range(len(w)):
+        V = np.linalg.cholesky(C[i])
+        inside = np.linalg.solve(V, np.linalg.solve(V, C[i + 1 :]).swapaxes(1, 2))  # V^-1 C_j V^-1'
+        if not len(inside):
+            continue
+        values, vectors = np.linalg.eigh((inside + inside.swapaxes(1, 2)) / 2)
+        logs = np.log(np.maximum(values, 1e-300))
+        gap = np.diff(logs, axis=1).min(1) if logs.shape[1] > 1 else logs[:, 0]
+        gap = gap * np.sqrt(np.minimum(w[i], w[i + 1 :]))
+        j = int(gap.argmax())
+        if gap[j] > best:
+            best, found = float(gap[j]), [vectors[j].T @ np.linalg.inv(V)]
+    return found
+
+
+def _apart(logs: Array) -> Array:
+    """Return how much the difference of two columns of logs (J, n) varies over rows, at most; (n, n)."""
+    return np.stack([np.ptp(logs - logs[:, [i]], axis=0) for i in range(logs.shape[1])])
+
+
+def _without(C: Array, noise: Array) -> Array:
+    """Take noise (n, n) off covariances (J, n, n); what would be negative is kept a little above zero."""
+    if noise.shape != C.shape[1:] or not np.isfinite(noise).all():
+        raise DataError(f"noise must be a finite covariance of shape {C.shape[1:]}, got shape {noise.shape}.")
+    values, vectors = np.linalg.eigh(C - noise)
+    floor = 1e-3 * np.trace(C, axis1=1, axis2=2)[:, None] / C.shape[1]
+    rest: Array = (vectors * np.maximum(values, floor)[:, None]) @ vectors.swapaxes(1, 2)
+    return rest
+
+
+class FactorialUnmixing(LatentModel):
+    """Find the affine map whose latents are independent Gaussians within every hidden component.
+
+    Parameters
+    ----------
+    n_latents : number of latents; None: the rank of X. With fewer, x has isotropic Gaussian noise outside their
+        principal subspace (of standardised columns), and as much inside, which is allowed for.
+    n_restarts : fits from different starts, each on a random half of the rows, the second on the other half than the
+        first and so on: their agreement on held-out rows is `stability_`. The likeliest map on all rows is kept.
+    random_state, device, verbose : as everywhere; all is done on the CPU.
+    n_components : number of components; None chooses it by the Bayesian information criterion.
+    max_components : most components that are tried when n_components is None.
+    noise : standard deviation of isotropic noise in x, in the units of X; None: what is seen outside the subspace.
+    max_iter, tol : EM ends after max_iter steps or when the mean log-likelihood gains less than tol.
+
+    Attributes
+    ----------
+    components_, mean_ : (n, d) and (d,): z = W (x - mean), each of unit variance, its largest weight (of standardised
+        columns) positive; the latent whose variance changes most between components comes first.
+    mixing_ : (d, n) the inverse: x = mixing z + mean.
+    mixture_ : `Mixture`, the law of the latents, diagonal, without noise.
+    ties_ : (n, J): components with the same number in row t have one law of latent t, where that makes the mixture
+        more probable by the Bayesian information criterion. Not sought where there is noise.
+    covariances_ : (J, n, n) those of the latents in each component when nothing makes them diagonal: what the
+        certificate looks at.
+    noise_ : (n, n) covariance of the noise in the latents.
+    effective_rows_ : (J,) what the rows are worth to each component; fewer where components overlap.
+    n_iter_ : steps of EM on all rows.
+    resolved_, blocks_ : how clearly two latents are told apart, and groups that are not; see `Unmixed`.
+    structure_ : `Structure`: how many hidden variables the components are the joint values of, if that can be told.
+    stability_, fit_status_, certificate_ : agreement between restarts; what is identified, and why.
+
+    Examples
+    --------
+    >>> from identifiable.data import make_gmm
+    >>> from identifiable.metrics import mcc
+    >>> s = make_gmm(3000, n=3, components=4, layers=1, random_state=0)  # layers=1: an affine mixing
+    >>> model = FactorialUnmixing(n_components=4, random_state=0).fit(s.x)
+    >>> round(mcc(s.z, model.transform(s.x)), 2), model.blocks_, model.fit_status_
+    (1.0, (), 'stable')
+    >>> model.predict(s.x).shape, model.sample(2, random_state=0).shape
+    ((3000,), (2, 3))
+
+    References
+    ----------
+    Kivva, Rajendran, Ravikumar & Aragam, Identifiability of deep generative models without auxiliary information,
+    NeurIPS 2022, Theorem E.1. Gales, Semi-tied covariance matrices for hidden Markov models, IEEE TSAP 1999.
+    """
+
+    components_: Array
+    mean_: Array
+    mixing_: Array
+    mixture_: Mixture
+    ties_: NDArray[np.int64]
+    covariances_: Array
+    noise_: Array
+    residual_: Array
+    log_det_: float
+    resolved_: Array
+    blocks_: tuple[tuple[int, ...], ...]
+    effective_rows_: Array
+    n_iter_: int
+
+    def __init__(
+        self,
+        n_latents: int | None = None,
+        *,
+        n_restarts: int = 4,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "auto",
+        verbose: int = 1,
+        n_components: int | None = None,
+        max_components: int = 50,
+        noise: float | None = None,
+        max_iter: int = 200,
+        tol: float = 1e-5,
+    ) -> None:
+        self.n_latents = n_latents  # type: ignore[assignment]
+        self.n_restarts = n_restarts
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.n_components = n_components
+        self.max_components = max_components
+        self.noise = noise
+        self.max_iter = max_iter
+        self.tol = tol
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Find the map on X (N, d). y is ignored."""
+        self._check_parameters()
+        X = self._check_training_data(X)
+        reduction = Reduction.of(X, self.n_latents)
+        if self.n_latents is not None and self.n_latents > reduction.n:
+            raise DataError(
+                f"A linear method finds at most as many latents as X has rank: n_latents={self.n_latents}, "
+                f"rank={reduction.n}, n_features={X.shape[1]}."
+            )
+        white = reduction.reduce(X) / np.sqrt(reduction.variances)
+        noise, seed = self._noise(reduction, X.shape[1]), self._seed()
+        train, held = (np.arange(len(X)), np.arange(len(X))) if self.n_restarts == 1 else hold_out(len(X), seed)
+        first = self._first(white[train], noise, seed)
+        rng = np.random.default_rng(seed)
+        parts = [half for _ in range(self.n_restarts) for half in np.array_split(rng.permutation(train), 2)]
+        found = []
+        for r, half in enumerate(parts[: self.n_restarts]):
+            enough = self.n_restarts > 1 and len(half) > ROWS_PER_COMPONENT * len(first.weights)
+            rows = white[half] if enough else white[train]
+            start = first if r == 0 else self._unmixed(em_mixture(rows, len(first.weights), seed + r), noise)
+            found.append(start.improved(rows, max_iter=self.max_iter, tol=self.tol).model)
+        self._settle(np.stack([white[held] @ one.W.T for one in found]))
+        ended = [one.improved(white, max_iter=self.max_iter, tol=self.tol) for one in found]
+        best = max(ended, key=lambda one: one.score)
+        self.n_iter_ = best.n_iter
+        self._set_fit(best.model, white, noise, reduction)
+        return self
+
+    def transform(self, X: ArrayLike) -> FloatArray:
+        """Return W (x - mean) for every row, (N, n)."""
+        X = self._check_new_data(X)
+        z: FloatArray = ((X - self.mean_) @ self.components_.T).astype(X.dtype)
+        return z
+
+    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
+        """Return mixing z + mean for every row, (N, d)."""
+        Z = self._check_latents(Z)
+        x: FloatArray = (Z @ self.mixing_.T + self.mean_).astype(Z.dtype)
+        return x
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the most probable component of each row (N,)."""
+        component: NDArray[np.int64] = self._log_joint(X)[0].argmax(1)
+        return component
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Return p(j | x), (N, J)."""
+        joint, _ = self._log_joint(X)
+        p: Array = np.exp(joint - log_sum_exp(joint)[:, None])
+        return p
+
+    def score_samples(self, X: ArrayLike) -> Array:
+        """Return log p(x) of each row (N,), in nats and in the units of X."""
+        joint, rest = self._log_joint(X)
+        value: Array = log_sum_exp(joint) + rest
+        return value
+
+    def score(self, X: ArrayLike, y: Any = None) -> float:
+        """Return the mean log-density of the rows of X; higher is better. y is ignored."""
+        return float(np.mean(self.score_samples(X)))
+
+    def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> Array:
+        """Draw rows (n_samples, d)."""
+        check_is_fitted(self)
+        generator, law = check_random_state(random_state), self._noisy()
+        component = generator.choice(len(law), size=n_samples, p=law.weights)
+        normal = generator.standard_normal((n_samples, law.means.shape[1])) * np.sqrt(law.variances[component])
+        z = law.means[component] + np.einsum("nde,ne->nd", law.axes[component], normal)
+        rest = generator.standard_normal((n_samples, len(self.residual_)))
+        x: Array = np.c_[z, rest] @ np.linalg.inv(np.vstack([self.components_, self.residual_])).T + self.mean_
+        return x
+
+    @property
+    def structure_(self) -> Structure:
+        """The hidden variables behind the components, if they can be told (Kivva et al. 2022, Theorem 3.3c)."""
+        check_is_fitted(self)
+        return structure_of(self.mixture_, rows=self.effective_rows_, estimated=True)
+
+    @property
+    def certificate_(self) -> Certificate:
+        """What is identified, the mixing being affine, and why."""
+        check_is_fitted(self)
+        free = Mixture(self.mixture_.weights, self.mixture_.means, self.covariances_)
+        return self._certified(certify(free, estimated=True, affine=True, rows=round(self.effective_rows_.sum())))
+
+    # -- the fit --------------------------------------------------------------------
+
+    def _first(self, white: Array, noise: Array, seed: int) -> FactorialMixture:
+        """Fit a mixture to white rows (N, n), with as many components as asked for or as the criterion says.
+
+        It is asked twice: of free covariances, then of covariances that are diagonal in one basis, which cost less.
+        """
+        if self.n_components is not None:
+            return self._unmixed(em_mixture(white, self.n_components, seed), noise)
+        some = white[np.random.default_rng(seed).permutation(len(white))[:CHOSEN_ON]]
+        most = max(1, min(self.max_components, len(white) // (ROWS_PER_COMPONENT * (white.shape[1] + 1))))
+        free = DegenerateGaussianMixture(max_components=most, n_restarts=1, random_state=seed).fit(some)
+        start = self._unmixed(free.mixture_, noise).improved(some, max_iter=self.max_iter, tol=self.tol).model
+        return start.resized(some, most=most, max_iter=30, tol=10 * self.tol)
+
+    def _unmixed(self, start: Mixture, noise: Array) -> FactorialMixture:
+        return FactorialMixture.of(start, unmix(start, noise=noise if noise.any() else None).W)
+
+    def _noise(self, reduction: Reduction, d: int) -> Array:
+        """Return the covariance (n, n) of the noise in white rows."""
+        back = reduction.vectors[:, : reduction.n] / np.sqrt(reduction.variances)
+        if self.noise is not None:
+            scaled = back * (self.noise / reduction.scale)[:, None]
+            covariance: Array = scaled.T @ scaled
+        else:
+            covariance = reduction.residual_variance * back.T @ back if reduction.n < d else 0 * back.T @ back
+        return covariance
+
+    def _set_fit(self, found: FactorialMixture, white: Array, noise: Array, reduction: Reduction) -> None:
+        """Take the map from ties or, without, from the components as they are, less noise; in the units of X."""
+        ties = None if noise.any() else tied(found, white, max_iter=self.max_iter, tol=self.tol)
+        if ties is not None and ties.any:
+            found = ties.model
+            free = covariances_of(white, found)
+            judged = _judged(free, free.weights, free.covariances, found.W, len(white))
+        else:
+            free = covariances_of(white, found)
+            judged = unmix(free, rows=len(white), noise=noise if noise.any() else None)
+        loadings = judged.W / np.sqrt(reduction.variances) @ reduction.vectors[:, : reduction.n].T
+        sign = np.sign(loadings[np.arange(len(loadings)), np.abs(loadings).argmax(1)])
+        W = judged.W * sign[:, None]
+        sizes = (white @ W.T).std(0)
+        W /= np.where(sizes > 0, sizes, 1.0)[:, None]
+        moved = free.pushforward(W, np.zeros(len(W)))
+        order = np.argsort(-moved.weights, kind="stable")
+        self.covariances_ = (moved.covariances - W @ noise @ W.T)[order]
+        least = 1e-6 * np.diagonal(moved.covariances, axis1=1, axis2=2).mean(0)
+        variances = np.maximum(np.diagonal(self.covariances_, axis1=1, axis2=2), least)
+        self.mixture_ = Mixture(moved.weights[order], moved.means[order], variances)
+        self.ties_ = np.tile(np.arange(len(order)), (len(W), 1))
+        if ties is not None and ties.any:
+            ended = ties.moved(W, order)
+            self.mixture_, self.ties_ = ended.model.mixture, ended.groups
+        self.noise_, self.effective_rows_ = W @ noise @ W.T, found.effective_rows(white)[order]
+        self.resolved_, self.blocks_ = judged.resolved, judged.blocks
+        scale, left = reduction.scale, np.sqrt(reduction.residual_variance)
+        kept, rest = np.split(reduction.vectors, [reduction.n], axis=1)
+        rows = W / np.sqrt(reduction.variances)
+        self.mean_ = reduction.mean
+        self.components_ = rows @ kept.T / scale
+        self.mixing_ = scale[:, None] * (kept @ np.linalg.inv(rows))
+        self.residual_ = rest.T / scale / left
+        self.log_det_ = float(np.linalg.slogdet(rows)[1] - np.log(scale).sum() - rest.shape[1] * np.log(left))
+        if self.blocks_:
+            one = len(self.blocks_[0]) == len(W)
+            which = "all of them" if one else listed([str(block) for block in self.blocks_])
+            warnings.warn(
+                f"FactorialUnmixing: latents are not told apart from each other: {which}. As far as these rows tell, "
+                "their variances are proportional over the components, and only their span is found. See blocks_.",
+                RecoveryWarning,
+                stacklevel=3,
+            )
+
+    def _noisy(self) -> Gaussians:
+        """Return the law of the latents of a row, noise included."""
+        values, axes = np.linalg.eigh(self.mixture_.covariances + self.noise_)
+        return Gaussians(self.mixture_.weights, self.mixture_.means, axes, np.maximum(values, 1e-300), 0.0)
+
+    def _log_joint(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Return log w_j p(x, j) (N, J) within the latents' subspace, and log p of what lies outside it (N,)."""
+        X = self._check_new_data(X)
+        centred = np.asarray(X - self.mean_, dtype=np.float64)
+        outside = centred @ self.residual_.T
+        rest = self.log_det_ - 0.5 * (outside**2 + np.log(2 * np.pi)).sum(1)
+        return self._noisy().log_joint(centred @ self.components_.T), rest
+
+    def _check_parameters(self) -> None:
+        self._check_common_parameters()
+        self._require(
+            "n_components", self.n_components is None or is_integer(self.n_components, 1), "None or an integer >= 1"
+        )
+        self._require("max_components", is_integer(self.max_components, 1), "an integer >= 1")
+        known = self.noise is None or self.noise == 0 or is_real(self.noise, 0)
+        self._require("noise", known, "None or a real number >= 0")
+        self._require("max_iter", is_integer(self.max_iter, 1), "an integer >= 1")
+        self._require("tol", is_real(self.tol, 0), "a real number > 0")
