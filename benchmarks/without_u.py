@@ -39,7 +39,9 @@ METHODS = {
     "PCA": lambda seed: PrincipalComponents(N),
     "FastICA": lambda seed: IndependentComponents(N, random_state=seed),
     "SparseUnmixing": lambda seed: SparseUnmixing(N, random_state=seed, verbose=0),
-    "FactorialUnmixing": lambda seed: FactorialUnmixing(N, n_components=40, random_state=seed),
+    "FactorialUnmixing": lambda seed: FactorialUnmixing(
+        N, n_components=40, n_restarts=2, max_iter=50, random_state=seed
+    ),
     "GMMFlow": lambda seed: GMMFlow(N, random_state=seed, verbose=0),
     "GMMFlow, autoregressive": lambda seed: GMMFlow(N, flow="autoregressive", random_state=seed, verbose=0),
     "GMMFlow, as in the paper": lambda seed: GMMFlow(N, **PAPER, random_state=seed, verbose=0),

@@ -2,7 +2,7 @@
 
 __version__ = "0.1.0"
 
-from identifiable.certify import Certificate, Check, Level, certify
+from identifiable.certify import Certificate, Check, Decoder, Level, Structure, certify, structure_of
 from identifiable.conditional import ConditionalPrior
 from identifiable.data.sample import Sample
 from identifiable.errors import DamagedFileError, DataError, FitFailedError, RecoveryWarning
@@ -44,6 +44,7 @@ __all__ = [
     "ConditionalPrior",
     "DamagedFileError",
     "DataError",
+    "Decoder",
     "DegenerateGaussianMixture",
     "FactorialUnmixing",
     "FitFailedError",
@@ -61,6 +62,7 @@ __all__ = [
     "SegmentUnmixing",
     "SparseUnmixing",
     "Stability",
+    "Structure",
     "TwoStage",
     "Unmixed",
     "__version__",
@@ -71,5 +73,6 @@ __all__ = [
     "load",
     "save",
     "stability",
+    "structure_of",
     "unmix",
 ]

@@ -11,6 +11,7 @@ from identifiable.data import make_gmm, make_pdgmm
 from identifiable.estimators._component_choice import coincident_merged, joined
 from identifiable.estimators._subspaces import flat_groups
 from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
+from identifiable.metrics import mcc
 from identifiable.mixture import Mixture
 
 
@@ -309,3 +310,15 @@ def test_save_and_load_give_the_same_mixture(tmp_path):
     np.testing.assert_array_equal(again.predict(z), model.predict(z))
     assert again.score(z) == model.score(z)
     assert str(again.certificate_) == str(model.certificate_)
+
+
+def test_components_that_are_independent_somewhere_are_unmixed():
+    """A mixture fit gives y = A z up to A; the variances of its components give A."""
+    rng = np.random.default_rng(0)
+    scales, A = rng.uniform(0.3, 1.5, size=(4, 3)), rng.normal(size=(3, 3))
+    component = rng.integers(4, size=20_000)
+    z = (rng.uniform(-4, 4, size=(4, 3)))[component] + scales[component] * rng.normal(size=(20_000, 3))
+    found = DegenerateGaussianMixture(n_components=4, noise_floor=1e-3, random_state=0).fit(z @ A.T).unmixed_
+    assert mcc(z, z @ A.T @ found.W.T) > 0.98
+    assert mcc(z, z @ A.T) < 0.9
+    assert found.blocks == ()

@@ -6,12 +6,13 @@ from identifiable.certify import kivva, pdgmm
 from identifiable.certify.decoders import Decoder
 from identifiable.certify.ivae import Observation, certify_conditional
 from identifiable.certify.result import Certificate, Check, Level, Verdict
+from identifiable.certify.structure import Structure, structure_of
 from identifiable.certify.supports import supports_of
 from identifiable.conditional import ConditionalPrior
 from identifiable.errors import DataError
 from identifiable.mixture import Mixture
 
-__all__ = ["Certificate", "Check", "Decoder", "Level", "Verdict", "certify"]
+__all__ = ["Certificate", "Check", "Decoder", "Level", "Structure", "Verdict", "certify", "structure_of"]
 
 
 @overload

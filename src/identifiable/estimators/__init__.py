@@ -2,11 +2,12 @@
 
 from identifiable.estimators.baselines import IndependentComponents, PrincipalComponents, RawData, baselines
 from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
-from identifiable.estimators.factorial_unmixing import FactorialUnmixing, Unmixed, unmix
+from identifiable.estimators.factorial_unmixing import FactorialUnmixing
 from identifiable.estimators.gmm_flow import GMMFlow
 from identifiable.estimators.grouped_sparse import GroupedSparse
 from identifiable.estimators.iflow import IFlow
 from identifiable.estimators.ivae import IVAE
+from identifiable.estimators.mixture_basis import Unmixed, unmix
 from identifiable.estimators.pdgmm import PDGMM
 from identifiable.estimators.segment_unmixing import SegmentUnmixing
 from identifiable.estimators.sparse_unmixing import SparseUnmixing

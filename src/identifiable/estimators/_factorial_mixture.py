@@ -19,7 +19,7 @@ from sklearn.mixture import GaussianMixture
 
 from identifiable.errors import DataError
 from identifiable.estimators._joint_diagonalisation import diagonalise
-from identifiable.estimators._singular_gaussians import log_sum_exp
+from identifiable.estimators._singular_gaussians import Gaussians, log_sum_exp
 from identifiable.mixture import Mixture
 
 PSEUDO_ROWS = 2.0  # of the pooled covariance, added to those of every component
@@ -203,6 +203,14 @@ def em_mixture(rows: Array, components: int, seed: int, *, max_iter: int = 100, 
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = GaussianMixture(components, max_iter=max_iter, reg_covar=floor, random_state=seed).fit(rows)
     return Mixture(found.weights_, found.means_, found.covariances_)
+
+
+def free_bic(mixture: Mixture, y: Array) -> float:
+    """Return p log N - 2 log p(y) of a mixture with free covariances, rows y (N, n); lower is better."""
+    (J, n), (values, axes) = mixture.means.shape, np.linalg.eigh(mixture.covariances)
+    law = Gaussians(mixture.weights, mixture.means, axes, np.maximum(values, 1e-300), 0.0)
+    parameters = J - 1 + J * n + J * n * (n + 1) // 2
+    return float(parameters * np.log(len(y)) - 2 * log_sum_exp(law.log_joint(y)).sum())
 
 
 def covariances_of(y: Array, model: FactorialMixture) -> Mixture:

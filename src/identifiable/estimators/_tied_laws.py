@@ -76,7 +76,9 @@ class Tied:
 def tied(model: FactorialMixture, y: Array, *, max_iter: int, tol: float) -> Tied:
     """Find which laws of a mixture fitted to rows y (N, n) are equal, and fit it again with these ties.
 
-    The mixture comes back as it was where ties do not lower the Bayesian information criterion.
+    The mixture comes back as it was where ties do not lower the Bayesian information criterion, or leave every latent
+    more than J / 2 laws. Of several hidden variables, each moves a latent that another, of d states, does not (P3c),
+    and which has J / d laws at most; fewer ties are what chance makes of many laws.
 
     Examples
     --------
@@ -102,7 +104,7 @@ def tied(model: FactorialMixture, y: Array, *, max_iter: int, tol: float) -> Tie
         groups = exchanged(free, groups, rows, projected(free, groups, model.W, SWEEPS))
         model = _improved(model.W, groups, y, free, max_iter, tol)
         bic, free = _bic(model, groups, y), covariances_of(y, model)
-        if bic >= best.bic - TELLING or len(free.weights) < J:
+        if bic >= best.bic - TELLING or len(free.weights) < J or 2 * (groups.max(1).min() + 1) > J:
             break
         best = Tied(model, groups, bic)
     return best

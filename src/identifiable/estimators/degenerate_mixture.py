@@ -39,6 +39,7 @@ from identifiable.estimators._component_choice import Search, Start, starts
 from identifiable.estimators._singular_gaussians import Gaussians, Run, log_sum_exp
 from identifiable.estimators._subspaces import FloatArray
 from identifiable.estimators.base import is_integer, is_real
+from identifiable.estimators.mixture_basis import Unmixed, unmix
 from identifiable.mixture import Mixture
 
 ROUNDING = 1e-7  # smallest floor, in units of the scale of the data; its square is 100 times the rounding of variances
@@ -85,7 +86,8 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
     noise_floor_ : s, in the units of X.
     mixture_ : the same as a `Mixture`.
     certificate_ : `Certificate` of what is identified where these are latents.
-    n_components_ : J.
+    unmixed_ : `Unmixed`, the basis in which the components are diagonal, if there is one.
+    n_components_, n_rows_ : J, N.
     labels_ : (N,) components of the training rows.
     converged_, n_iter_, lower_bound_ : how EM ended; lower_bound_ is the mean log-likelihood with the floor.
 
@@ -110,6 +112,7 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
     covariances_: FloatArray
     ranks_: NDArray[np.int64]
     noise_floor_: float
+    n_rows_: int
 
     def __init__(
         self,
@@ -153,6 +156,7 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
             gaussians = search.split(scaled, start)  # how many Gaussians each flat holds
             runs.append(search.reduced(scaled, gaussians, start.floor))  # EM with ranks and floor, fewer components
             self._report(start, runs[-1], units.scale)
+        self.n_rows_ = len(data)
         self._set_fit(min(runs, key=lambda run: run.model.bic(scaled)), units)
         joint = self._model().log_joint(data)
         self.lower_bound_ = float(log_sum_exp(joint).mean())
@@ -203,6 +207,16 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
     def certificate_(self) -> Certificate:
         """What is identified if these components are the latents behind a piecewise affine mixing (`certify`)."""
         return certify(self.mixture_, estimated=True)
+
+    @property
+    def unmixed_(self) -> Unmixed:
+        """The basis in which the components are diagonal, as far as there is one: from one affine map to latents.
+
+        Where components are independent in some coordinates, and their variances tell these apart, the coordinates are
+        single latents up to order and scale (Kivva et al. 2022, Theorem E.1).
+        """
+        floor = self.noise_floor_**2 * np.eye(self.means_.shape[1])
+        return unmix(Mixture(self.weights_, self.means_, self.covariances_ + floor), rows=self.n_rows_)
 
     @property
     def mixture_(self) -> Mixture:

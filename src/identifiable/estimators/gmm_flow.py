@@ -20,14 +20,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from identifiable.certify import Certificate, kivva
-from identifiable.certify.structure import Structure, structure_of
+from identifiable.certify import Certificate, Structure, kivva, structure_of
 from identifiable.data.sample import FloatArray
 from identifiable.errors import DataError
 from identifiable.estimators._factorial_mixture import FactorialMixture, em_mixture
 from identifiable.estimators._mixture_base import MixtureBase, of_size
 from identifiable.estimators.base import LatentModel, hold_out, is_integer, is_real, resolve_device
-from identifiable.estimators.factorial_unmixing import unmix
+from identifiable.estimators.mixture_basis import unmix
 from identifiable.estimators.sparse_unmixing import Reduction, one_thread
 from identifiable.flows import AutoregressiveFlow, BentFlow, SmoothLeakyFlow
 from identifiable.mixture import Mixture
