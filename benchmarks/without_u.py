@@ -134,22 +134,29 @@ def draw(frame: pd.DataFrame, path: str) -> None:
     left, right = figure.subplots(1, 2)
     styles = {"GMMFlow": ("#d94801", "o-"), "IFlow (u)": ("#084594", "s-"), "SegmentUnmixing (u)": ("#6baed6", "s:")}
     greys = iter(["#252525", "#636363", "#969696", "#bdbdbd", "#41ab5d", "#fd8d3c", "#fdae6b"])
-    for method in METHODS:
+    for k, method in enumerate(METHODS):
         own = frame[frame["method"] == method]
         if len(own):
             colour, style = styles.get(method) or (next(greys), "o:")
             mean, sd = (own.groupby("size")["mcc"].agg(f) for f in ("mean", "std"))
             left.errorbar(
-                mean.index, mean, sd.fillna(0), fmt=style, color=colour, capsize=2, ms=4, lw=1.4, label=method
+                mean.index * 1.02 ** (k - 4),
+                mean,
+                sd.fillna(0),
+                fmt=style,
+                color=colour,
+                capsize=2,
+                ms=4,
+                lw=1.4,
+                label=method,
             )
     left.set(xscale="log", xlabel="rows per segment", ylabel="MCC, new rows", ylim=(0.4, 1.01))
     left.set_xticks(sorted(set(frame["size"])), [str(s) for s in sorted(set(frame["size"]))])
     left.minorticks_off()
     left.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, frameon=False)
     every = restarts(frame, "GMMFlow")
-    for size, shade in zip(sorted(set(every["size"])), np.linspace(0.15, 0.8, every["size"].nunique()), strict=True):
+    for size, colour in zip(SIZES, ["#440154", "#3b528b", "#21918c", "#5ec962", "#d4c51c"], strict=True):
         own = every[every["size"] == size]
-        colour = (0.85, shade * 0.8, shade * 0.6)
         r = np.corrcoef(own["own score"], own["own mcc"])[0, 1]
         right.plot(own["own score"], own["own mcc"], "o", ms=4, color=colour, label=f"{size} per segment, r = {r:.2f}")
     right.set(xlabel="held-out log-likelihood less the draw's mean", ylabel="MCC less the draw's mean")

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from identifiable.flows import BentFlow, SmoothLeakyFlow, _BentLayers, _Layers
+from identifiable.flows import AutoregressiveFlow, BentFlow, SmoothLeakyFlow, _BentLayers, _Layers
 from identifiable.nets import select_member
 from identifiable.train import Anneal, Plan, minimise
 
@@ -382,3 +382,54 @@ def test_bad_sizes(kind, sizes):
 def test_a_start_of_the_wrong_shape(kind, shape):
     with pytest.raises(ValueError, match=r"\(members, n, n\)"):
         kind(3, 2, 4, start=torch.ones(shape))
+
+
+# -- autoregressive layers ----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def autoregressive():
+    rng = torch.Generator().manual_seed(0)
+    start = torch.eye(3) + 0.3 * torch.randn(2, 3, 3, generator=rng)
+    return AutoregressiveFlow(2, 3, 4, start=start, hidden=(16,), rng=rng).double()
+
+
+def test_autoregressive_inverse_and_jacobian(autoregressive):
+    x = draw(2, 6, 3)
+    t, log_det = autoregressive(x)
+    torch.testing.assert_close(autoregressive.inverse(t), x, rtol=1e-8, atol=1e-8)
+    for r in range(2):
+        for b in range(6):
+            jacobian = torch.autograd.functional.jacobian(
+                lambda v, r=r: autoregressive(v.expand(2, 1, 3))[0][r, 0], x[r, b]
+            )
+            torch.testing.assert_close(torch.linalg.slogdet(jacobian).logabsdet, log_det[r, b].detach())
+
+
+def test_autoregressive_members_are_independent(autoregressive):
+    x = draw(2, 6, 3)
+    t, log_det = autoregressive(x)
+    for r in range(2):
+        alone = select_member(autoregressive, r)
+        torch.testing.assert_close(alone(x[r : r + 1])[0][0], t[r])
+        torch.testing.assert_close(alone(x[r : r + 1])[1][0], log_det[r])
+    one, other = autoregressive(x[0])[0]
+    assert not torch.allclose(one, other)
+
+
+def test_autoregressive_layers_see_earlier_coordinates_only():
+    """One layer: coordinate i of t depends on coordinates up to i of x, and on no later one."""
+    flow = AutoregressiveFlow(1, 3, 1, hidden=(16,), rng=torch.Generator().manual_seed(0)).double()
+    jacobian = torch.autograd.functional.jacobian(lambda v: flow(v.expand(1, 1, 3))[0][0, 0], draw(3))
+    torch.testing.assert_close(jacobian, torch.tril(jacobian))
+    assert jacobian.tril(-1).abs().max() > 1e-6
+
+
+def test_an_affine_map_follows_an_autoregressive_flow():
+    flow, x = AutoregressiveFlow(2, 3, 2, hidden=(8,), rng=torch.Generator().manual_seed(1)).double(), draw(2, 6, 3)
+    W, b = torch.eye(3, dtype=torch.float64) + 0.2 * draw(2, 3, 3, seed=5), draw(2, 3, seed=6)
+    before, log_det = flow(x)
+    flow.then(W, b)
+    after, changed = flow(x)
+    torch.testing.assert_close(after, before @ W + b[:, None])
+    torch.testing.assert_close(changed, log_det + torch.linalg.slogdet(W).logabsdet[:, None])

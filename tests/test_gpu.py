@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from identifiable import PDGMM, VAE, SparseUnmixing, load, save
-from identifiable.data import make_pdgmm, make_segments
+from identifiable import PDGMM, VAE, FactorialUnmixing, GMMFlow, SparseUnmixing, load, save
+from identifiable.data import make_pdgmm, make_segments, make_tcl
 from identifiable.metrics import mcc
 from identifiable.train import Anneal, Plan, minimise
 
@@ -95,3 +95,14 @@ def test_a_million_rows_on_the_device():
     x = draw(1_000_000, torch.Generator("cuda").manual_seed(0))[0]
     assert x.is_cuda
     assert x.shape == (1_000_000, 40)
+
+
+@pytest.mark.parametrize("flow", ["leaky", "bent"])
+def test_a_flow_over_a_mixture(flow):
+    sample = make_tcl(8000, n=2, segments=10, layers=3, random_state=0)
+    model = GMMFlow(n_components=20, n_restarts=2, depth=12, flow=flow, device="cuda", random_state=0, verbose=0)
+    model.set_params(free_steps=500, max_steps=500, batch_size=512).fit(sample.x)
+    assert model.module_.base.means.is_cuda
+    linear = FactorialUnmixing(n_components=20, n_restarts=1, random_state=0).fit(sample.x)
+    assert model.score(sample.x) > linear.score(sample.x) + 0.03
+    np.testing.assert_allclose(model.inverse_transform(model.transform(sample.x)), sample.x, atol=1e-6)

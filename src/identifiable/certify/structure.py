@@ -215,6 +215,7 @@ def structure_of(
         )
     if tolerance is not None and not 0 < tolerance < 0.3:
         raise DataError(f"tolerance must lie between 0 and 0.3 standard deviations, got {tolerance}.")
+    seen = "the rows" if counts is None or counts.ndim else f"{counts:.0f} rows"
     laws = _Laws(mixture, counts, tolerance or (ESTIMATED if estimated and rows is None else EXACT))
     J, m = laws.means.shape
     differences = np.stack([laws.difference(t) for t in range(m)])  # (m, J, J)
@@ -230,10 +231,12 @@ def structure_of(
     partitions = [_partition(d) if rows is None else laws.joined(t) for t, d in enumerate(differences)]
     variables = _variables(partitions)
     if flaw := _alike(partitions, laws.names) or _missing(variables, partitions, laws.names) or _nested(variables):
+        if rows is not None and (unclear := _unclear(differences, laws.names)):
+            return refused("cannot tell", f"{unclear}.")
         unseen = laws.unseen(differences)
         if unseen <= (tolerance or ESTIMATED):
             return refused("fails", f"{flaw}.")
-        blur = f"differences of up to {unseen:.2g} standard deviations would not be seen in so many rows"
+        blur = f"differences of up to {unseen:.2g} standard deviations would not be seen in {seen}"
         return refused("cannot tell", f"{flaw}; but {blur}.")
     sizes = tuple(v.size for v in variables)
     states = np.full((len(mixture.weights), len(variables)), -1, dtype=np.int64)
@@ -243,7 +246,7 @@ def structure_of(
     law = mixture.weights[in_order].reshape(sizes)
     what = f"{len(sizes)} hidden variables" if len(sizes) > 1 else "one hidden variable"
     reason = f"The {J} components are all states of {what}" if sizes else "There is one component, and no U"
-    reason += "." if counts is None else ", as far as the rows can tell."
+    reason += "." if counts is None else f", as far as {seen} can tell."
     return Structure("holds", reason, sizes, tuple(v.neighbours for v in variables), states, law, m, closest)
 
 

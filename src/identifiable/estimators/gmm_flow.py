@@ -264,8 +264,7 @@ class GMMFlow(LatentModel):
         K = self.n_components_ = max(1, min(self.n_components, len(rows) // (ROWS_PER_COMPONENT * (n + 1))))
         flow = self._flow(self.n_restarts, n, rng)
         if self.free_steps:
-            latents = [rows] * self.n_restarts
-            mixtures = [_mixture(y, K, seed + r) for r, y in enumerate(latents)]
+            mixtures = [_mixture(rows, K, seed + r) for r in range(self.n_restarts)]
             model = FlowMixture(flow, MixtureBase.of(mixtures, diagonal=False)).to(device)
             self._minimise(model, rows, held, self.free_steps, seed, BETA)
         if self.max_steps:
