@@ -25,12 +25,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from identifiable.certify import Certificate, Structure, certify, structure_of
-from identifiable.data.sample import FloatArray
-from identifiable.errors import DataError, RecoveryWarning, listed
+from identifiable.errors import RecoveryWarning, listed
+from identifiable.estimators._affine import AffineModel
 from identifiable.estimators._factorial_mixture import FactorialMixture, covariances_of, em_mixture, free_bic
 from identifiable.estimators._singular_gaussians import Gaussians, log_sum_exp
 from identifiable.estimators._tied_laws import tied
-from identifiable.estimators.base import LatentModel, hold_out, is_integer, is_real
+from identifiable.estimators.base import hold_out, is_integer, is_real
 from identifiable.estimators.mixture_basis import in_basis, unmix
 from identifiable.estimators.sparse_unmixing import Reduction
 from identifiable.mixture import Mixture
@@ -42,7 +42,7 @@ ROWS_PER_COMPONENT = 4  # at least, and as many for each latent, where a number 
 Array = NDArray[np.float64]
 
 
-class FactorialUnmixing(LatentModel):
+class FactorialUnmixing(AffineModel):
     """Find the affine map whose latents are independent Gaussians within every hidden component.
 
     Parameters
@@ -91,15 +91,10 @@ class FactorialUnmixing(LatentModel):
     NeurIPS 2022, Theorem E.1. Gales, Semi-tied covariance matrices for hidden Markov models, IEEE TSAP 1999.
     """
 
-    components_: Array
-    mean_: Array
-    mixing_: Array
     mixture_: Mixture
     ties_: NDArray[np.int64]
     covariances_: Array
     noise_: Array
-    residual_: Array
-    log_det_: float
     resolved_: Array
     blocks_: tuple[tuple[int, ...], ...]
     effective_rows_: Array
@@ -130,20 +125,11 @@ class FactorialUnmixing(LatentModel):
         self.max_iter = max_iter
         self.tol = tol
 
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
-
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d). y is ignored."""
         self._check_parameters()
         X = self._check_training_data(X)
-        reduction = Reduction.of(X, self.n_latents)
-        if self.n_latents is not None and self.n_latents > reduction.n:
-            raise DataError(
-                f"A linear method finds at most as many latents as X has rank: n_latents={self.n_latents}, "
-                f"rank={reduction.n}, n_features={X.shape[1]}."
-            )
+        reduction = self._reduced(X)
         white = reduction.reduce(X) / np.sqrt(reduction.variances)
         noise, seed = self._noise(reduction, X.shape[1]), self._seed()
         train, held = (np.arange(len(X)), np.arange(len(X))) if self.n_restarts == 1 else hold_out(len(X), seed)
@@ -162,18 +148,6 @@ class FactorialUnmixing(LatentModel):
         self.n_iter_ = best.n_iter
         self._set_fit(best.model, white, noise, reduction)
         return self
-
-    def transform(self, X: ArrayLike) -> FloatArray:
-        """Return W (x - mean) for every row, (N, n)."""
-        X = self._check_new_data(X)
-        z: FloatArray = ((X - self.mean_) @ self.components_.T).astype(X.dtype)
-        return z
-
-    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Return mixing z + mean for every row, (N, d)."""
-        Z = self._check_latents(Z)
-        x: FloatArray = (Z @ self.mixing_.T + self.mean_).astype(Z.dtype)
-        return x
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the most probable component of each row (N,)."""
@@ -203,9 +177,7 @@ class FactorialUnmixing(LatentModel):
         component = generator.choice(len(law), size=n_samples, p=law.weights)
         normal = generator.standard_normal((n_samples, law.means.shape[1])) * np.sqrt(law.variances[component])
         z = law.means[component] + np.einsum("nde,ne->nd", law.axes[component], normal)
-        rest = generator.standard_normal((n_samples, len(self.residual_)))
-        x: Array = np.c_[z, rest] @ np.linalg.inv(np.vstack([self.components_, self.residual_])).T + self.mean_
-        return x
+        return self._with_noise(z, generator)
 
     @property
     def structure_(self) -> Structure:
@@ -281,14 +253,7 @@ class FactorialUnmixing(LatentModel):
             self.mixture_, self.ties_ = ended.model.mixture, ended.groups
         self.noise_, self.effective_rows_ = W @ noise @ W.T, found.effective_rows(white)[order]
         self.resolved_, self.blocks_ = judged.resolved, judged.blocks
-        scale, left = reduction.scale, np.sqrt(reduction.residual_variance)
-        kept, rest = np.split(reduction.vectors, [reduction.n], axis=1)
-        rows = W / np.sqrt(reduction.variances)
-        self.mean_ = reduction.mean
-        self.components_ = rows @ kept.T / scale
-        self.mixing_ = scale[:, None] * (kept @ np.linalg.inv(rows))
-        self.residual_ = rest.T / scale / left
-        self.log_det_ = float(np.linalg.slogdet(rows)[1] - np.log(scale).sum() - rest.shape[1] * np.log(left))
+        self._set_map(W, reduction)
         if self.blocks_:
             one = len(self.blocks_[0]) == len(W)
             which = "all of them" if one else listed([str(block) for block in self.blocks_])

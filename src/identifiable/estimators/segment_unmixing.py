@@ -24,17 +24,17 @@ from sklearn.utils import check_random_state
 
 from identifiable.data.sample import FloatArray
 from identifiable.errors import DataError, RecoveryWarning, listed
+from identifiable.estimators._affine import AffineModel
 from identifiable.estimators._joint_diagonalisation import blocks_of, diagonalise, told_apart
 from identifiable.estimators.auxiliary import Auxiliary
-from identifiable.estimators.base import LatentModel, hold_out, is_integer
-from identifiable.estimators.sparse_unmixing import Reduction
+from identifiable.estimators.base import hold_out, is_integer
 
 PSEUDO_ROWS = 2.0  # of the pooled covariance, added to those of every value of u
 
 _Floats = NDArray[np.float64]
 
 
-class SegmentUnmixing(LatentModel):
+class SegmentUnmixing(AffineModel):
     """Find the affine map whose latents are independent Gaussians for every value of an observed u.
 
     Parameters
@@ -80,13 +80,8 @@ class SegmentUnmixing(LatentModel):
     Ablin, Cardoso & Gramfort, Beyond Pham's algorithm for joint diagonalization, ESANN 2019.
     """
 
-    components_: _Floats
-    mean_: _Floats
-    mixing_: _Floats
     means_: _Floats
     scales_: _Floats
-    residual_: _Floats
-    log_det_: float
     auxiliary_: Auxiliary
     resolved_: _Floats
     blocks_: tuple[tuple[int, ...], ...]
@@ -118,10 +113,6 @@ class SegmentUnmixing(LatentModel):
         tags.target_tags.required = True
         return tags
 
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
-
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d) with the auxiliary variable y = u, (N,) or (N, m)."""
         self._check_common_parameters()
@@ -129,12 +120,7 @@ class SegmentUnmixing(LatentModel):
         self._require("means", isinstance(self.means, bool) or self.means == "auto", "True, False or 'auto'")
         X = self._check_training_data(X)
         self.auxiliary_ = Auxiliary.of(y, len(X), self.kinds, self.groups)
-        codes, reduction = self.auxiliary_.codes(y), Reduction.of(X, self.n_latents)
-        if self.n_latents is not None and self.n_latents > reduction.n:
-            raise DataError(
-                f"A linear method finds at most as many latents as X has rank: n_latents={self.n_latents}, "
-                f"rank={reduction.n}, n_features={X.shape[1]}."
-            )
+        codes, reduction = self.auxiliary_.codes(y), self._reduced(X)
         white = reduction.reduce(X) / np.sqrt(reduction.variances)
         groups, n = self.auxiliary_.n_groups, reduction.n
         own = self.means if isinstance(self.means, bool) else _means_differ(white, codes)
@@ -165,18 +151,6 @@ class SegmentUnmixing(LatentModel):
         self._set_resolution(W, white @ W.T - self.means_[codes], codes, every)
         return self
 
-    def transform(self, X: ArrayLike) -> FloatArray:
-        """Return W (x - mean) for every row, (N, n); the map is the same for every u."""
-        X = self._check_new_data(X)
-        z: FloatArray = ((X - self.mean_) @ self.components_.T).astype(X.dtype)
-        return z
-
-    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Return mixing z + mean for every row, (N, d)."""
-        Z = self._check_latents(Z)
-        x: FloatArray = (Z @ self.mixing_.T + self.mean_).astype(Z.dtype)
-        return x
-
     def score_samples(self, X: ArrayLike, u: Any = None) -> FloatArray:
         """Return log p(x | u) of each row (N,), in nats; without u, log Σ_g w_g p(x | g) over its groups g."""
         X = self._check_new_data(X)
@@ -205,9 +179,7 @@ class SegmentUnmixing(LatentModel):
         else:
             codes = self.auxiliary_.codes(self.auxiliary_.repeated(u, n_samples))
         z = self.means_[codes] + self.scales_[codes] * generator.standard_normal((n_samples, n))
-        noise = generator.standard_normal((n_samples, len(self.residual_)))
-        x: FloatArray = np.c_[z, noise] @ np.linalg.inv(np.vstack([self.components_, self.residual_])).T + self.mean_
-        return x
+        return self._with_noise(z, generator)
 
     def _log_mixture(self, z: _Floats) -> _Floats:
         """Return log Σ_g w_g Π_i N(z_i; m_gi, s_gi²), (N,), a part of the rows at a time: each needs G numbers."""
@@ -226,18 +198,6 @@ class SegmentUnmixing(LatentModel):
         order = np.argsort(-np.log(variances).var(0))
         self.means_, self.scales_ = every.means @ W[order].T, np.sqrt(variances[:, order])
         return W[order]
-
-    def _set_map(self, W: _Floats, reduction: Reduction) -> None:
-        """Put W (n, n) of white data into the units of X."""
-        scale, left = reduction.scale, np.sqrt(reduction.residual_variance)
-        kept, rest = np.split(reduction.vectors, [reduction.n], axis=1)
-        rows = W / np.sqrt(reduction.variances)
-        self.mean_ = reduction.mean
-        self.components_ = rows @ kept.T / scale
-        self.mixing_ = scale[:, None] * (kept @ np.linalg.inv(rows))
-        self.residual_ = rest.T / scale / left
-        log_det = np.linalg.slogdet(rows)[1] - np.log(scale).sum() - rest.shape[1] * np.log(left)
-        self.log_det_ = float(log_det)
 
     def _set_resolution(self, W: _Floats, z: _Floats, codes: NDArray[np.int64], every: "_Scatter") -> None:
         """Say which latents are told apart; z (N, n) are the latents about the means of their groups."""
