@@ -216,21 +216,26 @@ def free_bic(mixture: Mixture, y: Array) -> float:
 def covariances_of(y: Array, model: FactorialMixture) -> Mixture:
     """Return the mixture that an M-step makes of rows y (N, n) when no basis is asked of it."""
     joint = model.log_joint(y)
-    return _moments(y, np.exp(joint - log_sum_exp(joint)[:, None]))
+    return moments(y, np.exp(joint - log_sum_exp(joint)[:, None]))
 
 
 def _maximised(y: Array, r: Array, W: Array) -> FactorialMixture:
     """Return the likeliest mixture for responsibilities r (N, J), its W found from the last one."""
-    free = _moments(y, r)
+    free = moments(y, r)
     return FactorialMixture.of(free, diagonalise(free.covariances, free.weights, W, max_steps=W_STEPS).W)
 
 
-def _moments(y: Array, r: Array) -> Mixture:
-    """Return weights, means and covariances of rows y (N, n) with responsibilities r (N, J)."""
+def moments(y: Array, r: Array, *, fewest: float = FEWEST_ROWS, pseudo: float = PSEUDO_ROWS) -> Mixture:
+    """Return weights, means and covariances of rows y (N, n) with responsibilities r (N, J).
+
+    Components of no more than `fewest` rows are left out; if all are, one has all rows. Covariances hold `pseudo` rows
+    of the pooled one.
+    """
+    enough = r.sum(0) > fewest
+    r = r[:, enough] if enough.any() else np.ones((len(y), 1))
     rows = r.sum(0)
-    r, rows = r[:, rows > FEWEST_ROWS], rows[rows > FEWEST_ROWS]
     means = r.T @ y / rows[:, None]
     products = np.stack([(y * own[:, None]).T @ y for own in r.T])
     products -= rows[:, None, None] * (means[:, :, None] * means[:, None, :])
-    C = (products + PSEUDO_ROWS * products.sum(0) / rows.sum()) / (rows + PSEUDO_ROWS)[:, None, None]
+    C = (products + pseudo * products.sum(0) / rows.sum()) / (rows + pseudo)[:, None, None]
     return Mixture(rows / rows.sum(), means, (C + C.swapaxes(1, 2)) / 2)

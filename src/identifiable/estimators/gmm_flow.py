@@ -23,14 +23,14 @@ from torch import Tensor, nn
 from identifiable.certify import Certificate, Structure, kivva, structure_of
 from identifiable.data.sample import FloatArray
 from identifiable.errors import DataError
-from identifiable.estimators._factorial_mixture import FactorialMixture, em_mixture
+from identifiable.estimators._factorial_mixture import FactorialMixture, em_mixture, moments
 from identifiable.estimators._mixture_base import MixtureBase, of_size
 from identifiable.estimators.base import LatentModel, hold_out, is_integer, is_real, resolve_device
 from identifiable.estimators.mixture_basis import unmix
 from identifiable.estimators.sparse_unmixing import Reduction, one_thread
 from identifiable.flows import AutoregressiveFlow, BentFlow, SmoothLeakyFlow
 from identifiable.mixture import Mixture
-from identifiable.nets import in_precision_of, select_member
+from identifiable.nets import as_tensor, blocks_of_rows, in_precision_of, select_member
 from identifiable.train import Anneal, Batch, History, Plan, Step, minimise
 
 DEPTH = {"leaky": 20, "bent": 12, "autoregressive": 10}
@@ -40,7 +40,6 @@ MIXTURE_ROWS = 10_000  # rows a mixture is fitted to, where training starts from
 ROWS_PER_COMPONENT = 4  # at least, and as many for each latent
 CAPTURED = 10  # latents up to which a step is recorded on a GPU: the determinants of larger matrices cannot be
 FLATTEST = 1e-3  # a direction that varies by less, as a share of the largest, counts as at rest
-BLOCK = 8192  # rows that go through a flow at once outside training
 
 Array = NDArray[np.float64]
 Flow = SmoothLeakyFlow | BentFlow | AutoregressiveFlow
@@ -283,7 +282,7 @@ class GMMFlow(LatentModel):
         self, model: FlowMixture, rows: Array, held: Array, steps: int, seed: int, beta: tuple[float, float]
     ) -> None:
         device = model.base.means.device
-        seen, flow = _tensor(held, device), model.flow
+        seen, flow = as_tensor(held, device), model.flow
 
         def loss(batch: Batch, step: Step) -> Tensor:
             value: Tensor = -torch.logsumexp(model(batch[0])[1], -1).mean(1)
@@ -304,7 +303,7 @@ class GMMFlow(LatentModel):
         self.history_ = minimise(
             model,
             loss,
-            [_tensor(rows, device)],
+            [as_tensor(rows, device)],
             plan,
             seed=seed,
             criterion=criterion,
@@ -334,17 +333,11 @@ class GMMFlow(LatentModel):
 
     def _as_they_are(self, rows: Array) -> Mixture:
         """Return the mixture of the latents of rows (N, n) under the learnt responsibilities, covariances free."""
-        parts = [self._through_kept(y) for y in _blocks(rows)]
+        parts = [self._through_kept(y) for y in blocks_of_rows(rows)]
         z, joint = (np.concatenate(v) for v in zip(*parts, strict=True))
         r = np.exp(joint - joint.max(1, keepdims=True))
         r /= r.sum(1, keepdims=True)
-        mass = r.sum(0)
-        enough = mass > ROWS_PER_COMPONENT * (z.shape[1] + 1)
-        r, mass = (r[:, enough], mass[enough]) if enough.any() else (np.ones((len(z), 1)), np.array([float(len(z))]))
-        means = r.T @ z / mass[:, None]
-        covariances = np.stack([(z * own[:, None]).T @ z / m for own, m in zip(r.T, mass, strict=True)])
-        covariances -= means[:, :, None] * means[:, None, :]
-        return Mixture(mass / mass.sum(), means, (covariances + covariances.swapaxes(1, 2)) / 2)
+        return moments(z, r, fewest=ROWS_PER_COMPONENT * (z.shape[1] + 1), pseudo=0.0)
 
     # -- coordinates ----------------------------------------------------------------
 
@@ -377,7 +370,7 @@ class GMMFlow(LatentModel):
 
     def _latents(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return latents (N, n) and log w_k p(y, k) (N, K) in the order of `mixture_`."""
-        parts = [self._through_kept(y.astype(X.dtype)) for y in _blocks(self._project(X))]
+        parts = [self._through_kept(y.astype(X.dtype)) for y in blocks_of_rows(self._project(X))]
         z, joint = (np.concatenate(v) for v in zip(*parts, strict=True))
         order = np.argsort(-self.module_.base.logits[0].detach().cpu().double().numpy(), kind="stable")
         return z, joint[:, order]
@@ -385,14 +378,14 @@ class GMMFlow(LatentModel):
     @torch.no_grad()
     def _through_kept(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         module = in_precision_of(self.module_, y)
-        t, joint = module(_tensor(y, module.base.means.device, y.dtype)[None])
+        t, joint = module(as_tensor(y, module.base.means.device, y.dtype)[None])
         return t[0].cpu().numpy(), joint[0].cpu().numpy()
 
     @torch.no_grad()
     def _observations(self, z: FloatArray) -> FloatArray:
         module = in_precision_of(self.module_, z)
         device = module.base.means.device
-        parts = [module.flow.inverse(_tensor(b, device, z.dtype)[None])[0].cpu().numpy() for b in _blocks(z)]
+        parts = [module.flow.inverse(as_tensor(b, device, z.dtype)[None])[0].cpu().numpy() for b in blocks_of_rows(z)]
         y = np.concatenate(parts)
         x: FloatArray = ((y * self.sizes_) @ self.vectors_.T * self.scale_ + self.mean_).astype(z.dtype)
         return x
@@ -439,21 +432,13 @@ def _factorial(t: Array, components: int, seed: int) -> FactorialMixture:
 def _through(model: FlowMixture, rows: Array) -> Array:
     """Return the latents (R, N, n) of white rows (N, n)."""
     device = model.base.means.device
-    z: Array = torch.cat([model.flow(_tensor(y, device))[0].double().cpu() for y in _blocks(rows)], 1).numpy()
+    z: Array = torch.cat([model.flow(as_tensor(y, device))[0].double().cpu() for y in blocks_of_rows(rows)], 1).numpy()
     return z
 
 
 @torch.no_grad()
 def _likely(model: FlowMixture, rows: Array) -> Array:
     """Return the mean log-likelihood (R,) of white rows (N, n)."""
-    value = torch.logsumexp(model(_tensor(rows, model.base.means.device))[1], -1).mean(1)
+    value = torch.logsumexp(model(as_tensor(rows, model.base.means.device))[1], -1).mean(1)
     found: Array = value.nan_to_num(-np.inf).double().cpu().numpy()
     return found
-
-
-def _tensor(y: NDArray[Any], device: torch.device, dtype: Any = np.float32) -> Tensor:
-    return torch.as_tensor(np.ascontiguousarray(y, dtype=dtype), device=device)
-
-
-def _blocks(rows: NDArray[Any]) -> list[NDArray[Any]]:
-    return [rows[i : i + BLOCK] for i in range(0, max(len(rows), 1), BLOCK)]

@@ -34,7 +34,7 @@ from identifiable.estimators._given_u import GivenU, PriorGivenU, rows_of
 from identifiable.estimators.base import is_integer, is_real, resolve_device
 from identifiable.estimators.sparse_unmixing import Reduction, one_thread
 from identifiable.flows import BentFlow
-from identifiable.nets import in_precision_of, select_member
+from identifiable.nets import BLOCK, as_tensor, blocks_of_rows, in_precision_of, select_member
 from identifiable.train import Anneal, Batch, History, Plan, Step, minimise
 
 Array = NDArray[np.float64]
@@ -43,7 +43,6 @@ NOISE = 0.1, 0.02  # added to rows while they are straightened: start and end, i
 STRAIGHT_DEPTH = 8
 MANY_COLUMNS = 20  # beyond which the rate falls and steps are more
 CAPTURED = 10  # columns up to which a step is recorded on a GPU: the determinants of larger matrices cannot be
-BLOCK = 8192  # rows that go through a flow at once outside training
 
 
 class FlowGivenU(nn.Module):
@@ -298,8 +297,8 @@ class IFlow(GivenU):
         prior = self._prior(self.n_restarts, n, rng)
         prior.start(np.stack([one.means_ for one in linear]), np.stack([one.scales_ for one in linear]))
         model = FlowGivenU(flow, prior, m).to(device)
-        x = _tensor(rows[:, split.train].transpose(1, 0, 2), device)  # (N, 1 or R, m)
-        seen = _tensor(rows[:, split.held], device).expand(self.n_restarts, -1, -1)
+        x = as_tensor(rows[:, split.train].transpose(1, 0, 2), device)  # (N, 1 or R, m)
+        seen = as_tensor(rows[:, split.held], device).expand(self.n_restarts, -1, -1)
         u_held = split.u_held.expand(self.n_restarts, *split.u_held.shape)
 
         def loss(batch: Batch, step: Step) -> Tensor:
@@ -383,14 +382,14 @@ class IFlow(GivenU):
     def _latents(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return latents (N, n) and the part of log p(x | u) that does not depend on u (N,)."""
         module, device = self._module_for(X)
-        parts = [module.latents(_tensor(y, device, X.dtype)) for y in _blocks(self._project(X))]
+        parts = [module.latents(as_tensor(y, device, X.dtype)) for y in blocks_of_rows(self._project(X))]
         z, value = (torch.cat(v).cpu().numpy() for v in zip(*parts, strict=True))
         return z, value
 
     def _observations(self, z: FloatArray, rest: FloatArray) -> FloatArray:
         module, device = self._module_for(z)
-        parts = zip(_blocks(z), _blocks(rest), strict=True)
-        found = [module.inverse(_tensor(a, device, z.dtype), _tensor(b, device, z.dtype)) for a, b in parts]
+        parts = zip(blocks_of_rows(z), blocks_of_rows(rest), strict=True)
+        found = [module.inverse(as_tensor(a, device, z.dtype), as_tensor(b, device, z.dtype)) for a, b in parts]
         y = torch.cat(found).cpu().numpy()
         x: FloatArray = (y @ self.vectors_[:, : self.columns_].T * self.scale_ + self.mean_).astype(z.dtype)
         return x
@@ -444,7 +443,7 @@ def _through(model: FlowGivenU, rows: Array) -> Array:
     """Return the first n coordinates (R, N, n) that flows make of rows (1 or R, N, m)."""
     device, n = model.log_rest.device, model.prior.n
     parts = [
-        model.flow(_tensor(rows[:, i : i + BLOCK], device).expand(len(model.log_rest), -1, -1))[0][..., :n]
+        model.flow(as_tensor(rows[:, i : i + BLOCK], device).expand(len(model.log_rest), -1, -1))[0][..., :n]
         for i in range(0, rows.shape[1], BLOCK)
     ]
     z: Array = torch.cat(parts, 1).double().cpu().numpy()
@@ -455,7 +454,7 @@ def _through(model: FlowGivenU, rows: Array) -> Array:
 def _likely(model: FlowGivenU, rows: Array, u: Tensor) -> Array:
     """Return the mean log-likelihood (R,) of rows (1 or R, M, n) given u."""
     members = len(model.log_rest)
-    value = model(_tensor(rows, u.device).expand(members, -1, -1), u.expand(members, *u.shape)).mean(1)
+    value = model(as_tensor(rows, u.device).expand(members, -1, -1), u.expand(members, *u.shape)).mean(1)
     found: Array = value.nan_to_num(-np.inf).double().cpu().numpy()
     return found
 
@@ -463,15 +462,7 @@ def _likely(model: FlowGivenU, rows: Array, u: Tensor) -> Array:
 @torch.no_grad()
 def _rest_likely(model: FlowGivenU, rows: Array) -> Array:
     """Return what straightening adds to the mean log-likelihood (R,) of rows (1, M, m)."""
-    t, log_det = model.flow(_tensor(rows, model.log_rest.device).expand(len(model.log_rest), -1, -1))
+    t, log_det = model.flow(as_tensor(rows, model.log_rest.device).expand(len(model.log_rest), -1, -1))
     rest = log_normal(t[..., model.prior.n :], torch.zeros_like(model.log_rest), model.log_rest).sum(-1)
     found: Array = (rest + log_det).mean(1).nan_to_num(-np.inf).double().cpu().numpy()
     return found
-
-
-def _tensor(y: NDArray[Any], device: torch.device, dtype: Any = np.float32) -> Tensor:
-    return torch.as_tensor(np.ascontiguousarray(y, dtype=dtype), device=device)
-
-
-def _blocks(rows: NDArray[Any]) -> list[NDArray[Any]]:
-    return [rows[i : i + BLOCK] for i in range(0, max(len(rows), 1), BLOCK)]
