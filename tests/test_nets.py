@@ -1,10 +1,23 @@
 """Batched nets against torch's own, members against each other, and exact output statistics."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch import nn
 
-from identifiable.nets import ACTIVATIONS, MLP, Linear, Standardise, calibrate, select_member
+from identifiable.nets import (
+    ACTIVATIONS,
+    MLP,
+    Dropout,
+    Linear,
+    Standardise,
+    calibrate,
+    in_precision_of,
+    select_member,
+    set_rng,
+)
 
 
 @pytest.fixture
@@ -57,6 +70,85 @@ def test_select_member(rng):
 def test_without_bias_zero_goes_to_zero(rng):
     net = MLP(2, (4, 3), bias=False, rng=rng)
     assert net(torch.zeros(2, 5, 4)).abs().max() == 0
+
+
+def test_slopes_are_what_the_names_say():
+    h = torch.tensor([-2.0, 3.0])
+    for name, slope in (("relu", 0), ("leaky_relu", 0.2), ("leaky_relu_0.1", 0.1), ("leaky_relu_0.01", 0.01)):
+        torch.testing.assert_close(ACTIVATIONS[name](h), torch.tensor([-2.0 * slope, 3.0]))
+    torch.testing.assert_close(ACTIVATIONS["elu"](h), torch.stack([torch.expm1(h[0]), h[1]]))
+
+
+def test_last_gives_the_outputs(rng):
+    net = MLP(2, (4, 6, 3), rng=rng)
+    with torch.no_grad():
+        net.last.weight.zero_()
+        net.last.bias.fill_(7)
+    assert (net(torch.ones(2, 5, 4)) == 7).all()
+
+
+def dropped(seed, x, p=0.3):
+    layer = Dropout(p)
+    set_rng(layer, torch.Generator().manual_seed(seed))
+    return layer(x)
+
+
+def test_dropout_drops_its_share_and_keeps_the_mean():
+    y = dropped(0, torch.ones(2, 500, 200, dtype=torch.float64))
+    assert set(y.unique().tolist()) == {0, 1 / 0.7}
+    shares = (y == 0).double().mean((1, 2))
+    assert (shares - 0.3).abs().max() < 5 * (0.3 * 0.7 / 100_000) ** 0.5
+    assert not torch.equal(y[0], y[1])
+
+
+def test_dropout_repeats_with_its_generator_and_leaves_the_global_one_alone():
+    before, x = torch.get_rng_state(), torch.ones(1, 4, 50)
+    assert torch.equal(dropped(1, x), dropped(1, x))
+    assert not torch.equal(dropped(1, x), dropped(2, x))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_dropout_is_the_identity_after_training_and_for_no_share():
+    x = torch.ones(1, 4, 50)
+    assert Dropout(0.5).eval()(x) is x
+    assert Dropout(0)(x) is x
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_of_dropout_has_no_generator(copied):
+    layer, rng = Dropout(0.3), torch.Generator()
+    set_rng(layer, rng)
+    again = copied(layer)
+    assert (again.p, again.rng, again.training, layer.rng) == (0.3, None, True, rng)
+    assert layer.state_dict() == {}
+
+
+@pytest.mark.parametrize("p", [-0.1, 1, 1.5])
+def test_bad_share(p):
+    with pytest.raises(ValueError, match=f"at least 0 and less than 1. Got {p}"):
+        Dropout(p)
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_mlp_drops_after_the_layer_it_is_told(rng, after):
+    net = MLP(2, (4, 6, 5, 3), activation="identity", dropout=0.5, dropout_after=after, rng=rng)
+    set_rng(net, torch.Generator().manual_seed(3))
+    h = x = torch.randn(2, 8, 4, generator=rng)
+    for i, layer in enumerate(net.layers, 1):
+        h = layer(h)
+        h = dropped(3, h, 0.5) if i == after else h
+    torch.testing.assert_close(net(x), h)
+    alone = select_member(net.eval(), 1)
+    torch.testing.assert_close(alone(x[1:])[0], net(x)[1])
+    assert in_precision_of(net, x.double().numpy())(x.double()).dtype == torch.float64
+
+
+def test_dropout_needs_a_hidden_layer():
+    with pytest.raises(ValueError, match="needs dropout_after"):
+        MLP(1, (2, 3, 2), dropout=0.1)
+    for after in (0, 2):
+        with pytest.raises(ValueError, match=f"one of the 1 hidden layers, counted from 1. Got {after}"):
+            MLP(1, (2, 3, 2), dropout=0.1, dropout_after=after)
 
 
 @pytest.mark.parametrize("widths", [(3,), (3, 0, 2), ()])

@@ -8,6 +8,7 @@ from identifiable.data.sample import Sample
 from identifiable.errors import DamagedFileError, DataError, FitFailedError, RecoveryWarning
 from identifiable.estimators import (
     IVAE,
+    MFCVAE,
     PDGMM,
     VAE,
     BetaTCVAE,
@@ -19,11 +20,14 @@ from identifiable.estimators import (
     IFlow,
     IndependentComponents,
     PrincipalComponents,
+    RademacherVAE,
     RawData,
+    RelaxedVQVAE,
     SegmentUnmixing,
     SparseUnmixing,
     TwoStage,
     Unmixed,
+    VaDE,
     baselines,
     unmix,
 )
@@ -35,6 +39,7 @@ from identifiable.train import History
 
 __all__ = [
     "IVAE",
+    "MFCVAE",
     "PDGMM",
     "VAE",
     "BetaTCVAE",
@@ -56,8 +61,10 @@ __all__ = [
     "Level",
     "Mixture",
     "PrincipalComponents",
+    "RademacherVAE",
     "RawData",
     "RecoveryWarning",
+    "RelaxedVQVAE",
     "Sample",
     "SegmentUnmixing",
     "SparseUnmixing",
@@ -65,6 +72,7 @@ __all__ = [
     "Structure",
     "TwoStage",
     "Unmixed",
+    "VaDE",
     "__version__",
     "agreement_of_halves",
     "baselines",

@@ -23,7 +23,9 @@ from identifiable.estimators import (
     IFlow,
     IndependentComponents,
     PrincipalComponents,
+    RademacherVAE,
     RawData,
+    RelaxedVQVAE,
     SegmentUnmixing,
     SparseUnmixing,
     TwoStage,
@@ -45,6 +47,8 @@ ESTIMATORS = [
     VAE(**QUICK),
     BetaVAE(**QUICK),
     BetaTCVAE(**QUICK),
+    RademacherVAE(**QUICK, n_bits=3),
+    RelaxedVQVAE(**QUICK, n_codes=8),
     TwoStage(**QUICK, sparse_steps=20, sparse_hidden=(4,)),
     GroupedSparse(**QUICK),
 ]

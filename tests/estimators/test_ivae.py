@@ -27,11 +27,13 @@ from identifiable import (
 from identifiable.certify import Level
 from identifiable.data import make_segments
 from identifiable.estimators import ivae
+from identifiable.estimators._autoencoder import Likelihood, Posterior
 from identifiable.estimators._given_u import FAMILIES, PriorGivenU
-from identifiable.estimators._ivae_nets import Nets, Posterior
+from identifiable.estimators._ivae_nets import Nets
 from identifiable.estimators.base import Stability
 from identifiable.estimators.ivae import statistics_of
 from identifiable.metrics import mcc
+from identifiable.nets import Dense
 from identifiable.train.state import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
@@ -54,7 +56,8 @@ def nets(g, *, family="gaussian", full=True, n=3, inputs=4, values=5):
     """Random nets of one member, with a table of five values of u."""
     prior = PriorGivenU(1, n, family, values, table=True)
     prior.start(rand(g, values, n).numpy(), rand(g, values, n).mul(0.5).exp().numpy())
-    made = Nets(1, inputs, (6,), prior, full=full, likelihood="gaussian", levels=(), activation="tanh", rng=g).double()
+    net, columns = Dense((6,), activation="tanh"), Likelihood(1, "gaussian", inputs)
+    made = Nets(1, inputs, net, prior, columns, full=full, bypass=True, rng=g).double()
     with torch.no_grad():
         made.into.copy_(rand(g, 1, inputs, n))
     return made
@@ -79,7 +82,7 @@ def test_draws_have_the_moments_and_the_entropy_that_are_stated(g, full):
 
 def test_a_diagonal_factor_and_the_prior_make_their_exact_product(g):
     module, x, u = nets(g, full=False), rand(g, 1, 7, 4), torch.tensor([[0, 1, 2, 3, 4, 0, 1]])
-    own, (mean, log_scale) = module.factor(x), module.gaussian_prior(u)
+    own, (mean, log_scale) = module.encode(x), module.gaussian_prior(u)
     q = module.posterior(x, (mean, log_scale))
     precision = 1 / own.variance + torch.exp(-2 * log_scale)
     torch.testing.assert_close(q.variance, 1 / precision)
@@ -89,7 +92,7 @@ def test_a_diagonal_factor_and_the_prior_make_their_exact_product(g):
 def test_a_full_factor_keeps_its_correlations_between_the_two_it_is_made_of(g):
     """Each latent alone is the product of its two Gaussians; a vague prior changes nothing, a sure one all."""
     module, x, u = nets(g), rand(g, 1, 7, 4), torch.tensor([[0, 1, 2, 3, 4, 0, 1]])
-    own, (mean, log_scale) = module.factor(x), module.gaussian_prior(u)
+    own, (mean, log_scale) = module.encode(x), module.gaussian_prior(u)
     q = module.posterior(x, (mean, log_scale))
     torch.testing.assert_close(1 / q.variance, 1 / own.variance + torch.exp(-2 * log_scale))
     torch.testing.assert_close(q.below, own.below)
@@ -680,7 +683,7 @@ def test_a_flow_start_follows_the_flow(monkeypatch):
     module = model._started(x, u, np.arange(1000), 0, CPU)
     rows, curved = model._rows(x, CPU, np.float32), curve(x)
     for r in range(2):
-        found = module.factor(rows.expand(2, -1, -1)).mean[r].detach().numpy()
+        found = module.encode(rows.expand(2, -1, -1)).mean[r].detach().numpy()
         assert np.abs(np.corrcoef(found.T, curved[r].T)[:2, 2:]).diagonal().min() > 0.99
         target = torch.as_tensor(curved[r] / curved[r].std(0), dtype=torch.float32)
         error = (module.decode(target.expand(2, -1, -1))[r] - rows).square().mean(0).sqrt()
@@ -780,7 +783,7 @@ def test_a_second_fit_forgets_the_first(segments):
         ({"weights": (1, 1, -1, 1), "posterior": "diagonal"}, "four numbers >= 0"),
         ({"start": "flow", "likelihood": "bernoulli"}, r"one of \('auto', 'linear', 'random'\) with likelihood='bern"),
         ({"start": "warm"}, "'start' parameter of IVAE must be one of"),
-        ({"likelihood": "poisson"}, r"one of \('gaussian', 'bernoulli', 'categorical'\)"),
+        ({"likelihood": "poisson"}, r"one of \('gaussian', 'bernoulli', 'logistic', 'categorical'\)"),
         ({"family": "cauchy"}, "'auto' or one of"),
         ({"prior": "tree"}, "'auto', 'table' or 'net'"),
         ({"posterior": "low rank"}, "'full' or 'diagonal'"),

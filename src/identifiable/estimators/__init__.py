@@ -7,15 +7,20 @@ from identifiable.estimators.gmm_flow import GMMFlow
 from identifiable.estimators.grouped_sparse import GroupedSparse
 from identifiable.estimators.iflow import IFlow
 from identifiable.estimators.ivae import IVAE
+from identifiable.estimators.mfcvae import MFCVAE
 from identifiable.estimators.mixture_basis import Unmixed, unmix
 from identifiable.estimators.pdgmm import PDGMM
+from identifiable.estimators.rademacher_vae import RademacherVAE
+from identifiable.estimators.relaxed_vqvae import RelaxedVQVAE
 from identifiable.estimators.segment_unmixing import SegmentUnmixing
 from identifiable.estimators.sparse_unmixing import SparseUnmixing
 from identifiable.estimators.two_stage import TwoStage
+from identifiable.estimators.vade import VaDE
 from identifiable.estimators.vae import VAE, BetaTCVAE, BetaVAE
 
 __all__ = [
     "IVAE",
+    "MFCVAE",
     "PDGMM",
     "VAE",
     "BetaTCVAE",
@@ -27,11 +32,14 @@ __all__ = [
     "IFlow",
     "IndependentComponents",
     "PrincipalComponents",
+    "RademacherVAE",
     "RawData",
+    "RelaxedVQVAE",
     "SegmentUnmixing",
     "SparseUnmixing",
     "TwoStage",
     "Unmixed",
+    "VaDE",
     "baselines",
     "unmix",
 ]

@@ -77,6 +77,44 @@ class MixtureBase(nn.Module):
             square = 0.5 * white.square().sum(-1)
         return constant[:, None] - square
 
+    def expected(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """E log w_k N(z; k), (R, B, K), over z of this mean and variance of each latent, (R, B, n); diagonal only."""
+        value: Tensor = self(mean) - 0.5 * variance @ (2 * self._a).exp().mT
+        return value
+
+    @torch.no_grad()
+    def learn(self, z: Tensor, *, steps: int, rng: torch.Generator) -> None:
+        """Fit every member's mixture to its own rows z (R, N, n) by EM, from means drawn as in k-means++; diagonal.
+
+        A component that fewer than two rows belong to starts again at the row that is explained worst.
+        """
+        members, rows, n = z.shape
+        K, spread = self.means.shape[1], z.var(1, keepdim=True, correction=0).clamp(min=1e-8)
+        member = torch.arange(members, device=z.device)
+        unit = z / spread.sqrt()
+        first = torch.randint(rows, (members,), generator=rng).to(z.device)
+        chosen, nearest = [first], (unit - unit[member, first][:, None]).square().sum(-1)
+        for _ in range(1, K):
+            pick = torch.multinomial((nearest + 1e-12).cpu(), 1, generator=rng)[:, 0].to(z.device)
+            chosen.append(pick)
+            nearest = torch.minimum(nearest, (unit - unit[member, pick][:, None]).square().sum(-1))
+        self.logits.zero_()
+        self.means.copy_(torch.stack([z[member, one] for one in chosen], 1))
+        self.log_factors.copy_((-0.5 * (spread / K ** (2 / n)).log()).expand_as(self.log_factors))
+        for _ in range(steps):
+            joint = self(z)
+            share = torch.softmax(joint, -1)  # (R, N, K)
+            size = share.sum(1)  # (R, K)
+            few = size < 2
+            worst = torch.logsumexp(joint, -1).argsort(1)[:, :K]
+            safe = size.clamp(min=1e-6)[..., None]
+            mean = share.mT @ z / safe
+            variance = (share.mT @ z.square() / safe - mean.square()).clamp(min=0) + 1e-3 * spread
+            again = z.gather(1, worst[..., None].expand(-1, -1, n))
+            self.means.copy_(torch.where(few[..., None], again, mean))
+            self.log_factors.copy_(-0.5 * torch.where(few[..., None], spread / K ** (2 / n), variance).log())
+            self.logits.copy_((size.clamp(min=1) / rows).log())
+
     @torch.no_grad()
     def measure_in(self, scale: Tensor, shift: Tensor) -> None:
         """Change z to z scale + shift, both (R, n)."""

@@ -23,12 +23,11 @@ over all u takes its place.
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 from scipy.stats import norm, qmc
 from sklearn.decomposition import FastICA
 from sklearn.utils import check_random_state
@@ -39,24 +38,25 @@ from identifiable.certify import Certificate
 from identifiable.data.sample import FloatArray
 from identifiable.densities import log_normal
 from identifiable.errors import DataError
+from identifiable.estimators._autoencoder import LOG_NOISE_FLOOR, Posterior, follow
+from identifiable.estimators._columns import Columns
 from identifiable.estimators._given_u import GivenU, PriorGivenU, rows_of
-from identifiable.estimators._ivae_nets import LOG_NOISE_FLOOR, Nets, Posterior
-from identifiable.estimators.base import is_integer, is_real, resolve_device
+from identifiable.estimators._ivae_nets import Nets
+from identifiable.estimators.base import is_real, resolve_device
 from identifiable.estimators.iflow import IFlow
 from identifiable.estimators.sparse_unmixing import Reduction
-from identifiable.nets import ACTIVATIONS, in_precision_of, select_member
+from identifiable.nets import Architecture, in_precision_of, select_member, set_rng
 from identifiable.train import Batch, History, Plan, Step, minimise
 
 Array = NDArray[np.float64]
 
-LIKELIHOODS = "gaussian", "bernoulli", "categorical"
 FIRST_NOISE = 0.3  # where a learnt one starts
 SURE, UNSURE = -2.0, 0.0  # log sd of the encoder's factor at the start, continuous and discrete columns
 DRAWS = 32  # per row in `score`
 BLOCK = 4096  # rows that go through a net at once outside training
 
 
-class IVAE(GivenU):
+class IVAE(Columns, GivenU):
     """Identifiable variational autoencoder: a VAE whose prior is conditioned on an observed u.
 
     Parameters
@@ -72,17 +72,21 @@ class IVAE(GivenU):
     prior : where its parameters come from: a "table" of the values of u or a "net" of its features; "auto": a table
         unless some column of u is continuous.
     kinds, groups : what u is, and its groups; see `Auxiliary.of`.
-    likelihood : "gaussian" (columns are standardised inside), "bernoulli" (values in [0, 1]) or "categorical" (whole
-        numbers that name categories, column by column).
+    likelihood : "gaussian" (columns are standardised inside), "bernoulli" (values in [0, 1]), "logistic" (pixels in
+        {0, 1/255, ..., 1}) or "categorical" (whole numbers that name categories, column by column).
+    binarise : with "bernoulli": None takes values for probabilities, "threshold" cuts them at 1/2, "draw" draws a bit
+        for each anew at every step of training.
     noise : standard deviation of the Gaussian noise, in those of a column (the paper: .1); None: learnt, by column.
     posterior : "full" or "diagonal" covariance of q.
     posterior_sees_u : False: q(z | x), with the prior over all u in the place of p(z | u).
     start : "linear": encoder and decoder start at `SegmentUnmixing`; "flow": they first learn the maps that `IFlow`
-        finds; "random". "auto": "flow" for Gaussian columns, else "linear".
+        finds; "random". "auto": "random" with a `net`, "flow" for Gaussian columns, else "linear".
     weights : of the terms of the bound, (a, b, c, d): reconstruction, mutual information of x and z, total correlation
         of z, divergence of each latent's law from the prior given u, as in the authors' code (theirs: 100, 1, 0, 10).
         The last three are estimated on batches, and q must be diagonal. None: the bound itself.
-    hidden, activation : layers of the encoder; the decoder mirrors them.
+    hidden, activation : layers of the encoder; the decoder mirrors them. Both have a linear map beside them.
+    net : a name ("mlp", "convnet", "resnet", "arch1", ...) or an `identifiable.nets.Architecture` in the place of
+        both, without linear maps. With it X may hold images (N, h, w) or (N, h, w, c), and images come out, too.
     max_steps, batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
     patience : stop after this many records (of 100) without a better held-out bound in any restart; None: never.
     resolve : also find the linear map A that Theorem 1 leaves, by linear ICA on the sufficient statistics:
@@ -118,9 +122,7 @@ class IVAE(GivenU):
 
     module_: Nets
     history_: History
-    mean_: Array
-    scale_: Array
-    levels_: tuple[Array, ...]
+    _restarts: Nets | None = None
 
     def __init__(
         self,
@@ -135,6 +137,7 @@ class IVAE(GivenU):
         kinds: str | Sequence[str] = "auto",
         groups: int | None = None,
         likelihood: str = "gaussian",
+        binarise: Literal["threshold", "draw"] | None = None,
         noise: float | None = None,
         posterior: str = "full",
         posterior_sees_u: bool = True,
@@ -142,6 +145,7 @@ class IVAE(GivenU):
         weights: Sequence[float] | None = None,
         hidden: Sequence[int] = (128, 128, 128),
         activation: str = "silu",
+        net: str | Architecture | None = None,
         max_steps: int = 3000,
         batch_size: int = 512,
         learning_rate: float = 3e-3,
@@ -159,6 +163,7 @@ class IVAE(GivenU):
         self.kinds = kinds
         self.groups = groups
         self.likelihood = likelihood
+        self.binarise = binarise
         self.noise = noise
         self.posterior = posterior
         self.posterior_sees_u = posterior_sees_u
@@ -166,6 +171,7 @@ class IVAE(GivenU):
         self.weights = weights
         self.hidden = hidden
         self.activation = activation
+        self.net = net
         self.max_steps = max_steps
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -201,12 +207,16 @@ class IVAE(GivenU):
             return self._weighted(module, likelihood, q, z, u, len(train))
 
         def loss(batch: Batch, step: Step) -> Tensor:
-            x, u = batch
+            x, u = self._seen(batch[0], step.rng), batch[1]
             noise = torch.randn((*x.shape[:-1], self.n_latents), generator=step.rng, device=device)
             return -bound(x, u, noise).mean(1) / x.shape[-1]
 
         def criterion() -> Tensor:
             return -bound(seen, u_seen, noise).mean(1)
+
+        def prepare(batch: Batch, step: Step) -> Batch:
+            set_rng(module, step.rng)
+            return batch
 
         plan = Plan(self.max_steps, self.batch_size, self.learning_rate, clip=1.0, patience=self.patience)
         self.history_ = minimise(
@@ -216,6 +226,7 @@ class IVAE(GivenU):
             plan,
             seed=seed,
             criterion=criterion,
+            prepare=prepare,
             checkpoint=self.checkpoint,
             problem=self._problem(),
             verbose=self.verbose,
@@ -224,7 +235,7 @@ class IVAE(GivenU):
             latents = module.posterior(seen, self._pull(module, u_seen)).mean.double().cpu().numpy()
             likely = -criterion().nan_to_num(torch.inf).cpu().numpy()
         self._settle(latents)
-        self.module_ = select_member(module, int(np.argmax(likely)))
+        self._restarts, self.module_ = module, select_member(module, int(np.argmax(likely)))
         if self.checkpoint is not None:
             Path(self.checkpoint).unlink(missing_ok=True)
         z = np.asarray(self._means(X[train]), dtype=np.float64)  # without u: what x itself says
@@ -245,7 +256,7 @@ class IVAE(GivenU):
     @torch.no_grad()
     def _means(self, X: FloatArray, u: Any = None) -> FloatArray:
         module, device = self._module_for(X)
-        given = None if u is None else self._u_tensor(u, len(X), device, module.into.dtype)
+        given = None if u is None else self._u_tensor(u, len(X), device, module.last_layers[0].bias.dtype)
         blocks = []
         for start in range(0, len(X), BLOCK):
             part = slice(start, start + BLOCK)
@@ -258,15 +269,10 @@ class IVAE(GivenU):
         """Return E[x | z], (N, d), in the units of the data; for categorical columns the most probable category."""
         Z = self._check_latents(Z)
         module, device = self._module_for(Z)
-        parts = [Z[i : i + BLOCK] for i in range(0, len(Z), BLOCK)]
-        decoded = torch.cat([module.decode(torch.as_tensor(z, device=device)[None])[0] for z in parts]).cpu().numpy()
-        if self.likelihood == "categorical":
-            chosen = [part.argmax(1) for part in self._split(decoded)]
-            return np.stack([levels[i] for levels, i in zip(self.levels_, chosen, strict=True)], 1).astype(Z.dtype)
-        if self.likelihood == "bernoulli":
-            decoded = expit(decoded)
-        x: FloatArray = (decoded * self.scale_ + self.mean_).astype(Z.dtype)
-        return x
+        parts = [Z[i : i + BLOCK] for i in range(0, max(len(Z), 1), BLOCK)]
+        decoded = [module.decode(torch.as_tensor(z, device=device)[None]) for z in parts]
+        means = np.concatenate([module.likelihood.mean(one)[0].cpu().numpy() for one in decoded])
+        return self._observed(means, Z.dtype)
 
     @torch.no_grad()
     def score_samples(self, X: ArrayLike, u: Any = None, *, importance: bool = False) -> FloatArray:
@@ -279,7 +285,7 @@ class IVAE(GivenU):
         """
         X = self._check_new_data(X)
         module, device = self._module_for(X)
-        given = None if u is None else self._u_tensor(u, len(X), device, module.into.dtype)
+        given = None if u is None else self._u_tensor(u, len(X), device, module.last_layers[0].bias.dtype)
         uniform = qmc.Sobol(self.n_latents, scramble=True, seed=0).random(DRAWS)
         noise = torch.as_tensor(norm.ppf(uniform).astype(X.dtype), device=device)[:, None]
         blocks = []
@@ -290,8 +296,7 @@ class IVAE(GivenU):
             z = torch.stack([q.at(e)[0] for e in noise])  # (DRAWS, B, n)
             decoded = module.decode(z.reshape(1, -1, self.n_latents)).reshape(DRAWS, z.shape[1], -1)
             likelihood = module.log_likelihood(x, decoded)
-            log_q = -0.5 * (noise.square().sum(-1) - self.n_latents) - q.entropy  # (DRAWS, B)
-            ratio = likelihood + self._log_prior(module.prior, z, own) - log_q
+            ratio = likelihood + self._log_prior(module.prior, z, own) - q.log_density(noise)  # (DRAWS, B)
             found = torch.logsumexp(ratio, 0) - math.log(DRAWS) if importance else ratio.mean(0)
             blocks.append(found.cpu().numpy())
         value: FloatArray = np.concatenate(blocks) - X.dtype.type(np.log(self.scale_).sum())
@@ -308,24 +313,18 @@ class IVAE(GivenU):
         check_is_fitted(self)
         generator = check_random_state(random_state)
         z = self.sample_latents(n_samples, u, generator)
-        if self.likelihood == "categorical":
-            module, device = self._module_for(z)
-            with torch.no_grad():
-                decoded = module.decode(torch.as_tensor(z, device=device)[None])[0].cpu().numpy()
-            drawn = [(part + generator.gumbel(size=part.shape)).argmax(1) for part in self._split(decoded)]
-            return np.stack([levels[i] for levels, i in zip(self.levels_, drawn, strict=True)], 1)
-        x: Any = self.inverse_transform(z)
-        if self.likelihood == "bernoulli":
-            drawn_x: FloatArray = (generator.uniform(size=x.shape) < x).astype(np.float64)
-        else:
-            drawn_x = x + self.noise_ * generator.standard_normal(x.shape)
-        return drawn_x
+        module, device = self._module_for(z)
+        rng = torch.Generator(device).manual_seed(int(generator.randint(np.iinfo(np.int32).max)))
+        with torch.no_grad():
+            decoded = module.decode(torch.as_tensor(z, device=device)[None])
+            drawn = module.likelihood.draw(decoded, rng)[0].cpu().numpy()
+        return self._observed(drawn, np.float64)
 
     @property
     def noise_(self) -> Array:
         """Standard deviation (d,) of the decoder's noise, in the units of the data."""
         check_is_fitted(self)
-        if self.module_.log_noise is None:
+        if self.likelihood != "gaussian" or self.module_.log_noise is None:
             raise AttributeError(f"likelihood={self.likelihood!r} has no noise scale.")
         log_noise = self.module_.log_noise.detach()[0, 0].clamp(min=LOG_NOISE_FLOOR)
         sd: Array = log_noise.exp().double().cpu().numpy() * self.scale_
@@ -363,8 +362,9 @@ class IVAE(GivenU):
         """Return mean and log-scale of the Gaussian that multiplies the encoder's factor."""
         if u is not None and self.posterior_sees_u:
             return module.gaussian_prior(u)
-        every = self._every_group(module.into.device, module.into.dtype)
-        mean, log_scale = module.gaussian_prior(every.expand(len(module.into), *every.shape))
+        bias = module.last_layers[0].bias
+        every = self._every_group(bias.device, bias.dtype)
+        mean, log_scale = module.gaussian_prior(every.expand(len(bias), *every.shape))
         w = torch.as_tensor(self.auxiliary_.weights, dtype=mean.dtype, device=mean.device)[:, None]
         centre = (w * mean).sum(1, keepdim=True)
         variance = (w * (torch.exp(2 * log_scale) + (mean - centre).square())).sum(1, keepdim=True)
@@ -387,33 +387,32 @@ class IVAE(GivenU):
 
     def _started(self, X: FloatArray, y: Any, train: NDArray[np.int64], seed: int, device: torch.device) -> Nets:
         """Build the nets at their start."""
-        rng = torch.Generator().manual_seed(seed)
+        start, own = self._start, rows_of(y, train)
         e = self._rows(X[train], torch.device("cpu"), np.float64).numpy()
-        reduction, own = Reduction.of(e, self.n_latents), rows_of(y, train)
+        reduction = Reduction.of(e, self.n_latents)
         if reduction.n < self.n_latents:
             raise DataError(
                 f"There are at most as many latents as X has rank: n_latents={self.n_latents}, rank={reduction.n}, "
                 f"n_features={self.n_features_in_}. Lower n_latents."
             )
         reduced = reduction.reduce(e)
-        linear = [self._linear(reduced, own, seed, restart=r) for r in range(self.n_restarts)]
-        module = self._build(self.n_restarts, rng)
-        with torch.no_grad():
-            first = SURE if self.likelihood == "gaussian" else UNSURE
-            encoder, _ = module.last_layers
-            assert encoder.bias is not None
-            encoder.bias[..., self.n_latents : 2 * self.n_latents] += first
-            if module.log_noise is not None:
+        needed = self.n_restarts if start != "random" else int(self.family == "auto")
+        linear = [self._linear(reduced, own, seed, restart=r) for r in range(needed)]  # the first sets the family
+        self.family_ = self.family_ if linear else self.family
+        module = self._build(self.n_restarts, torch.Generator().manual_seed(seed))
+        module.widen(SURE if self.likelihood == "gaussian" else UNSURE)
+        if self.likelihood == "gaussian" and module.log_noise is not None:
+            with torch.no_grad():
                 module.log_noise.fill_(math.log(self.noise if self.noise is not None else FIRST_NOISE))
-                module.log_noise.requires_grad_(self.noise is None)
-        if self.start == "random":
+            module.log_noise.requires_grad_(self.noise is None)
+        if start == "random":
             return module.to(device)
         T = np.stack([np.asarray(one.transform(reduced), dtype=np.float64) for one in linear])
         self._start_linear(module, e, T)
         module.prior.start(np.stack([one.means_ for one in linear]), np.stack([one.scales_ for one in linear]))
         module = module.to(device)
         begun = self.checkpoint is not None and Path(self.checkpoint).exists()  # it holds better nets than the start
-        if self._by_flow and not begun:
+        if start == "flow" and not begun:
             flow = IFlow(
                 self.n_latents,
                 n_restarts=self.n_restarts,
@@ -432,20 +431,23 @@ class IVAE(GivenU):
         return module
 
     @property
-    def _by_flow(self) -> bool:
-        return self.start == "flow" or (self.start == "auto" and self.likelihood == "gaussian")
+    def _start(self) -> str:
+        """What "auto" becomes."""
+        if self.start != "auto":
+            return self.start
+        return "random" if self.net is not None else "flow" if self.likelihood == "gaussian" else "linear"
 
     @torch.no_grad()
     def _start_linear(self, module: Nets, e: Array, T: Array) -> None:
         """Start at latents T (R, N, n), linear in e, and decoders linear in them; nets add a tenth of their noise."""
         encoder, decoder = module.last_layers
-        assert encoder.bias is not None
-        assert decoder.bias is not None
         encoder.weight.mul_(0.1)
         decoder.weight.mul_(0.1)
         centre = e.mean(0)
         W = np.stack([np.linalg.lstsq(e - centre, own, rcond=None)[0] for own in T])
         B = np.stack([np.linalg.lstsq(own, e - centre, rcond=None)[0] for own in T])
+        assert module.into is not None
+        assert module.out is not None
         module.into.copy_(torch.as_tensor(W))
         encoder.bias[..., : self.n_latents] = torch.as_tensor(-centre @ W)[:, None]
         bias, p = centre, centre.clip(0.01, 0.99)
@@ -465,36 +467,19 @@ class IVAE(GivenU):
         """
         centre = latents.mean(1, keepdims=True) if self.family_ == "gaussian" else 0.0
         latents = (latents - centre) / latents.std(1, keepdims=True)
-        for r, T in enumerate(latents):
-            with torch.no_grad():
-                module.into[r] = torch.as_tensor(np.linalg.lstsq(e, T, rcond=None)[0])
-                module.out[r] = torch.as_tensor(np.linalg.lstsq(T, e, rcond=None)[0])
-                if module.prior.log_scales is not None:
-                    size = np.bincount(codes)[:, None]
-                    mean = np.stack([np.bincount(codes, c) for c in T.T], 1) / size
-                    mean = mean if self.family_ == "gaussian" else np.zeros_like(mean)
-                    squares = np.stack([np.bincount(codes, c) for c in ((T - mean[codes]) ** 2).T], 1)
+        if module.prior.log_scales is not None:
+            size = np.bincount(codes)[:, None]
+            for r, T in enumerate(latents):
+                mean = np.stack([np.bincount(codes, c) for c in T.T], 1) / size
+                mean = mean if self.family_ == "gaussian" else np.zeros_like(mean)
+                squares = np.stack([np.bincount(codes, c) for c in ((T - mean[codes]) ** 2).T], 1)
+                with torch.no_grad():
                     module.prior.log_scales[r] = torch.as_tensor(0.5 * np.log((squares + 1) / (size + 1)))
                     if module.prior.means is not None:
                         module.prior.means[r] = torch.as_tensor(mean)
-        rows = torch.as_tensor(e, dtype=torch.float32, device=device)
-        targets = torch.as_tensor(latents.transpose(1, 0, 2).copy(), dtype=torch.float32, device=device)  # (N, R, n)
-
-        def loss(batch: Batch, step: Step) -> Tensor:
-            x, T = batch  # every member's batch holds the latents of all: it takes its own
-            own = torch.stack([T[r, :, r] for r in range(len(T))])
-            inwards = (module.factor(x).mean - own).square().mean((1, 2))
-            outwards = (module.decode(own) - x).square().mean((1, 2))
-            value: Tensor = inwards.log() + outwards.log()
-            return value
-
         plan = Plan(max(1, self.max_steps // 2), self.batch_size, self.learning_rate, clip=5.0)
-        minimise(module, loss, [rows, targets], plan, seed=seed, verbose=self.verbose)
-        with torch.no_grad():
-            if module.log_noise is not None and self.noise is None:
-                own, some = targets.transpose(0, 1)[:, :BLOCK], rows[:BLOCK]
-                error = (module.decode(own) - some).square().mean(1, keepdim=True).sqrt()
-                module.log_noise.copy_(error.log().clamp(min=LOG_NOISE_FLOOR))
+        rows, own = (torch.as_tensor(v, dtype=torch.float32, device=device) for v in (e, latents))
+        follow(module, rows, own, plan, seed=seed, verbose=self.verbose)
 
     def _set_statistics(self, z: Array, seed: int) -> None:
         """Unmix T(z) linearly: by its skewness where it is bounded below, which has no false optimum for n = 2."""
@@ -504,80 +489,36 @@ class IVAE(GivenU):
         ica = FastICA(whiten="unit-variance", fun=contrast, random_state=seed, max_iter=1000, tol=1e-4).fit(T)
         self.statistics_map_ = ica.components_
 
-    # -- columns ----------------------------------------------------------------------
-
-    def _check_rows(self, X: ArrayLike) -> FloatArray:
-        return self._check_values(self._check_training_data(X, columns_must_vary=self.likelihood == "gaussian"))
-
-    def _check_new_data(self, X: ArrayLike) -> FloatArray:
-        return self._check_values(super()._check_new_data(X))
-
-    def _check_values(self, X: FloatArray) -> FloatArray:
-        if self.likelihood == "bernoulli" and (X.min() < 0 or X.max() > 1):
-            raise DataError(
-                f"likelihood='bernoulli' needs values in [0, 1]; these lie in [{X.min():g}, {X.max():g}]. "
-                "Rescale them, or use likelihood='gaussian'."
-            )
-        if self.likelihood == "categorical" and (X % 1 != 0).any():
-            raise DataError(
-                "likelihood='categorical' needs whole numbers that name categories; some values are not whole. Number "
-                "the categories, or use likelihood='gaussian'."
-            )
-        return X
-
-    def _set_columns(self, X: FloatArray) -> None:
-        d = X.shape[1]
-        self.mean_, self.scale_, self.levels_ = np.zeros(d), np.ones(d), ()
-        if self.likelihood == "gaussian":
-            self.mean_, self.scale_ = X.mean(0, dtype=np.float64), X.std(0, dtype=np.float64)
-        elif self.likelihood == "categorical":
-            self.levels_ = tuple(np.unique(column).astype(np.float64) for column in X.T)
-
-    def _rows(self, X: FloatArray, device: torch.device, dtype: Any = None) -> Tensor:
-        """Return standardised columns, bits, or categories one-hot, as the encoder takes them; precise as X is."""
-        dtype = X.dtype if dtype is None else dtype
-        if self.likelihood != "categorical":
-            return torch.as_tensor(((X - self.mean_) / self.scale_).astype(dtype), device=device)
-        parts = []
-        for j, (column, levels) in enumerate(zip(X.T, self.levels_, strict=True)):
-            hit = column[:, None] == levels
-            if not hit.any(1).all():
-                unseen = sorted(set(column[~hit.any(1)].tolist()))[:5]
-                raise DataError(f"Column {j} has categories that were not there in fit: {unseen}. Drop these rows.")
-            parts.append(hit)
-        return torch.as_tensor(np.concatenate(parts, 1).astype(dtype), device=device)
-
-    def _split(self, decoded: NDArray[Any]) -> list[NDArray[Any]]:
-        return np.split(decoded, np.cumsum([len(levels) for levels in self.levels_])[:-1], axis=1)
+    # -- nets -------------------------------------------------------------------------
 
     def _build(self, members: int, rng: torch.Generator | None = None) -> Nets:
-        sizes = [len(levels) for levels in self.levels_]
         return Nets(
             members,
-            sum(sizes) if self.likelihood == "categorical" else self.n_features_in_,
-            self.hidden,
+            self._n_inputs,
+            self._architecture(),
             self._prior(members, self.n_latents, rng),
+            self._likelihood(members),
             full=self.posterior == "full",
-            likelihood=self.likelihood,
-            levels=sizes,
-            activation=self.activation,
+            bypass=self.net is None,
             rng=rng,
         )
 
     def _module_for(self, rows: FloatArray) -> tuple[Nets, torch.device]:
         """Return the fitted nets in the precision of the rows: float64 in, float64 all the way."""
         module = in_precision_of(self.module_, rows)
-        return module, module.into.device
+        return module, next(module.parameters()).device
 
     def _check_parameters(self) -> None:
         self._check_given()
-        self._require("likelihood", self.likelihood in LIKELIHOODS, f"one of {LIKELIHOODS}")
+        self._check_nets()
         self._require("noise", self.noise is None or is_real(self.noise, 0), "None or a number > 0")
         self._require("posterior", self.posterior in ("full", "diagonal"), "'full' or 'diagonal'")
         self._require("posterior_sees_u", isinstance(self.posterior_sees_u, bool), "True or False")
         self._require("resolve", isinstance(self.resolve, bool), "True or False")
         starts = ("auto", "flow", "linear", "random") if self.likelihood == "gaussian" else ("auto", "linear", "random")
         self._require("start", self.start in starts, f"one of {starts} with likelihood={self.likelihood!r}")
+        if self.net is not None:
+            self._require("start", self._start == "random", "'auto' or 'random' when a net is given")
         four = (
             isinstance(self.weights, Sequence)
             and len(self.weights) == 4
@@ -587,15 +528,6 @@ class IVAE(GivenU):
         self._require(
             "weights", self.weights is None or weighted, "None, or four numbers >= 0 and posterior='diagonal' with them"
         )
-        widths_hold = isinstance(self.hidden, Sequence) and all(is_integer(h, 1) for h in self.hidden)
-        self._require("hidden", widths_hold, "a sequence of positive layer widths")
-        self._require("activation", self.activation in ACTIVATIONS, f"one of {sorted(ACTIVATIONS)}")
-        self._require("max_steps", is_integer(self.max_steps, 1), "an integer >= 1")
-        self._require("batch_size", is_integer(self.batch_size, 2), "an integer >= 2")
-        self._require("learning_rate", is_real(self.learning_rate, 0), "a number > 0")
-        self._require("patience", self.patience is None or is_integer(self.patience, 1), "an integer >= 1 or None")
-        if self.checkpoint is not None:
-            self._require("random_state", is_integer(self.random_state, 0), "an integer when checkpoint is given")
 
 
 def statistics_of(z: NDArray[Any], family: str) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 
 from identifiable.estimators.sparse_unmixing import Masks
 from identifiable.metrics import correlation_matrix, match
+from identifiable.report._figures import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,11 +19,7 @@ def plot_recovery(z: ArrayLike, latents: Mapping[str, ArrayLike]) -> "Figure":
 
     A perfect recovery is a white square with a dark diagonal.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(2.4 * len(latents) + 0.9, 3.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(2.4 * len(latents) + 0.9, 3.2)
     axes = figure.subplots(1, len(latents), squeeze=False)[0]
     for axis, (name, estimate) in zip(axes, latents.items(), strict=True):
         matching = match(z, estimate)
@@ -42,14 +39,10 @@ def plot_activity(masks: Masks, *, most: int = 40) -> "Figure":
 
     The bars below the columns are the share of rows in which each latent is active, over all patterns.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     patterns, shares = masks.patterns[:most], masks.frequencies[:most]
     (rows, n), total = patterns.shape, len(masks.patterns)
     width, height = max(2.0, 0.28 * n), max(1.2, 0.28 * rows)  # of the cells, in inches
-    figure = Figure(figsize=(width + 3.8, height + 2.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(width + 3.8, height + 2.5)
     grid = figure.add_gridspec(2, 2, width_ratios=(width, 2.4), height_ratios=(height, 0.9))
     cells, bars, latents = (figure.add_subplot(grid[place]) for place in ((0, 0), (0, 1), (1, 0)))
 

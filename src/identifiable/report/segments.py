@@ -10,12 +10,21 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from identifiable.errors import DataError, listed
 from identifiable.metrics import match
 from identifiable.metrics._checks import FloatArray, IntArray, same_rows, table
+from identifiable.report._figures import (
+    PALETTE,
+    Labelled,
+    draw_ellipse,
+    grid,
+    new_figure,
+    one_per_row,
+    whole_as_whole,
+    written,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,13 +32,6 @@ if TYPE_CHECKING:
 
 Labels = Mapping[Any, str] | Sequence[str]
 
-# From dark to light in equal steps of CIE lightness (26 to 80), so that they differ in grey too; the hues were searched
-# to be far apart in ordinary, red-blind, green-blind and blue-blind vision.
-PALETTE = (
-    *("#122da5", "#325029", "#8e2c79", "#805900", "#2b70aa", "#e52368"),
-    *("#02958b", "#ea6c48", "#9e90fb", "#fe81ca", "#bebb90", "#f6be2d"),
-)
-OTHERS = "0.85"  # grey of the segments left out of the legend
 FEW = 20  # up to as many different values, u is a label even if it is not whole
 WINDOWS = 20  # a running mean is over this fraction of the rows
 MOST_BOXES = 50
@@ -81,8 +83,8 @@ def plot_segments(
 
     high = math.ceil(len(points) / 5)
     wide = math.ceil(len(points) / high)
-    figure = _figure(2.5 * wide + 0.8, 2.6 * high + 0.2)
-    axes = _grid(figure, len(points), wide, share=False)
+    figure = new_figure(2.5 * wide + 0.8, 2.6 * high + 0.2)
+    axes = grid(figure, len(points), wide, share=False)
     for axis, title in zip(axes, panels, strict=True):
         axis.set_title(textwrap.fill(title, 28), fontsize=10)
         axis.tick_params(labelsize=8)
@@ -141,7 +143,7 @@ def plot_traces(
     solid: dict[str, Any] = {"color": "#f08a3c", "linewidth": 1.6}
     dashed: dict[str, Any] = {"color": "0.1", "linewidth": 0.8, "linestyle": (0, (4.4, 2.2))}
     width = min(4.2, max(2.4, 11 / len(found)))
-    figure = _figure(width * len(found) + 0.8, (0.95 if n <= 5 else 0.72) * n + 1.1)
+    figure = new_figure(width * len(found) + 0.8, (0.95 if n <= 5 else 0.72) * n + 1.1)
     axes = figure.subplots(n, len(found), squeeze=False, sharex=True, sharey="row")
     for column, (method, estimate) in zip(axes.T, found.items(), strict=True):
         matching = match(true, estimate)
@@ -205,7 +207,7 @@ def plot_by_value(
     ['latent 1  (η² 0.96)', 'latent 0  (η² 0.00)']
     """
     found = table("latents", latents)
-    values = _values("u", u)
+    values = one_per_row("u", u)
     same_rows(latents=found, u=values)
     named = _column_names(names, found.shape[1])
     if most < 1:
@@ -229,8 +231,8 @@ def plot_by_value(
     high = math.ceil(len(order) / wide)
     beside = 0.5 + 0.07 * max((len(name) for name in ticks), default=0)  # room for the names, in inches
     width = max(3.8, 2.3 * wide + beside)
-    figure = _figure(width, (1.7 if quantity else 0.55 + 0.17 * max(5, len(ticks))) * high + 0.8)
-    axes = _grid(figure, len(order), wide, share=True)
+    figure = new_figure(width, (1.7 if quantity else 0.55 + 0.17 * max(5, len(ticks))) * high + 0.8)
+    axes = grid(figure, len(order), wide, share=True)
     for axis, i in zip(axes, order, strict=True):
         axis.set_title(f"{named[i]}  (η² {shares[i]:.2f})", fontsize=9)
         axis.tick_params(labelsize=8)
@@ -254,29 +256,6 @@ def plot_by_value(
     return figure
 
 
-def _figure(width: float, height: float) -> "Figure":
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _grid(figure: "Figure", count: int, wide: int, *, share: bool) -> "list[Axes]":
-    """Add `count` axes, row by row; if they share both axes, only the outer ones have tick labels."""
-    grid = figure.add_gridspec(math.ceil(count / wide), wide)
-    axes: list[Axes] = []
-    for i in range(count):
-        first = axes[0] if share and axes else None
-        axis = figure.add_subplot(grid[divmod(i, wide)], sharex=first, sharey=first)
-        if share:
-            axis.tick_params(labelbottom=i + wide >= count, labelleft=i % wide == 0)
-        axes.append(axis)
-    return axes
-
-
 def _clouds(
     panels: Mapping[str, ArrayLike], u: ArrayLike | Mapping[str, ArrayLike], columns: tuple[int, int]
 ) -> tuple[list[FloatArray], list[NDArray[Any]]]:
@@ -291,28 +270,11 @@ def _clouds(
         if isinstance(u, Mapping) and title not in u:
             raise DataError(f"u must have an entry for each panel, got none for {title!r}: {listed(list(u))} only.")
         name = f"u[{title!r}]" if isinstance(u, Mapping) else "u"
-        own = _values(name, u[title] if isinstance(u, Mapping) else u)
+        own = one_per_row(name, u[title] if isinstance(u, Mapping) else u)
         same_rows(**{f"panels[{title!r}]": cloud, name: own})
         points.append(cloud[:, list(columns)])
         values.append(own)
     return points, np.split(np.concatenate(values), np.cumsum([len(own) for own in values])[:-1])
-
-
-def _values(name: str, u: ArrayLike) -> NDArray[Any]:
-    """Return u as a (N,) array of numbers or of text without gaps."""
-    array = np.asarray(u)
-    if array.ndim != 1:
-        cure = f"choose one column, {name}[:, 0]" if array.ndim == 2 else "pass one value per row"
-        raise DataError(f"{name} must be 1-D (rows,), got shape {array.shape}: {cure}.")
-    if array.dtype.kind == "O":  # as pandas hands over text, and numbers that may have gaps
-        array = pd.Series(array).infer_objects().to_numpy()
-    bad = np.flatnonzero(~np.isfinite(array) if array.dtype.kind == "f" else pd.isna(array))
-    if len(bad):
-        raise DataError(
-            f"{name} must have a finite value in every row, got {array[bad[0]]} at row {bad[0]} "
-            f"({len(bad)} such rows): drop them."
-        )
-    return array.astype(str) if array.dtype.kind == "O" else array
 
 
 def _is_quantity(values: NDArray[Any], continuous: bool | None, labels: Labels | None) -> bool:
@@ -325,9 +287,9 @@ def _is_quantity(values: NDArray[Any], continuous: bool | None, labels: Labels |
 
 
 def _label_names(unique: NDArray[Any], labels: Labels | None) -> list[str]:
-    values = [int(value) if isinstance(value, float) and value.is_integer() else value for value in unique.tolist()]
     if labels is None:
-        return [f"{value:.4g}" if isinstance(value, float) else str(value) for value in values]
+        return written(unique)
+    values = whole_as_whole(unique)
     try:
         if not isinstance(labels, Mapping) and min(values) < 0:
             raise IndexError
@@ -347,11 +309,6 @@ def _column_names(names: Sequence[str] | None, n: int) -> list[str]:
     return [str(given) for given in names]
 
 
-def _colours(k: int) -> list[str]:
-    """Take k colours, as far apart in lightness as the palette allows."""
-    return [PALETTE[i] for i in np.linspace(0, len(PALETTE) - 1, k).round().astype(int)]
-
-
 def _colour_by_segment(
     figure: "Figure",
     axes: "Sequence[Axes]",
@@ -361,39 +318,15 @@ def _colour_by_segment(
     labels: Labels | None,
     most: int,
 ) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patheffects import Normal, Stroke
-
-    unique, counts = np.unique(np.concatenate(values), return_counts=True)
-    names = _label_names(unique, labels)
-    kept = np.sort(np.argsort(-counts, kind="stable")[:most])
-    colours = np.full(len(unique), OTHERS, dtype=object)
-    colours[kept] = _colours(len(kept))
-    halo = [Stroke(linewidth=2.2, foreground="white"), Normal()]
+    segments = Labelled.of(np.concatenate(values), most)
+    names = _label_names(segments.unique, labels)
     for axis, cloud, own, rows in zip(axes, points, values, chosen, strict=True):
-        drawn = rows[np.argsort(np.isin(own[rows], unique[kept]), kind="stable")]  # the grey ones first, below
-        shades = colours[np.searchsorted(unique, own[drawn])].tolist()
-        axis.scatter(cloud[drawn, 0], cloud[drawn, 1], c=shades, s=7, alpha=0.4, linewidths=0, rasterized=True)
-        for value, colour in zip(unique[kept], colours[kept], strict=True):
-            members = cloud[own == value]
+        segments.scatter(axis, cloud[rows], own[rows])
+        for i in segments.kept:
+            members = cloud[own == segments.unique[i]]
             if len(members) > 2:
-                axis.plot(*_ellipse(members).T, color=colour, linewidth=1.1, path_effects=halo)
-    entries = [(colours[i], names[i]) for i in kept]
-    if len(kept) < len(unique):
-        entries.append((OTHERS, f"{len(unique) - len(kept)} others"))
-    handles = [Line2D([], [], marker="o", linestyle="", markersize=6, color=c, label=name) for c, name in entries]
-    handles.append(Line2D([], [], color="0.3", linewidth=1.1, label="1 sd"))
-    figure.set_figwidth(figure.get_figwidth() + 0.07 * max(len(name) for _, name in entries))
-    legend = figure.legend(handles=handles, title="u", loc="outside right center", fontsize=8, borderaxespad=1.2)
-    legend.set_frame_on(False)
-
-
-def _ellipse(members: FloatArray) -> FloatArray:
-    """Trace the points one standard deviation from the mean of (N, 2) points."""
-    spread, directions = np.linalg.eigh(np.cov(members.T))
-    angle = np.linspace(0, 2 * np.pi, 100)
-    circle = np.column_stack([np.cos(angle), np.sin(angle)])
-    return np.asarray(members.mean(axis=0) + circle * np.sqrt(np.clip(spread, 0, None)) @ directions.T)
+                draw_ellipse(axis, members.mean(axis=0), np.cov(members.T), segments.colours[i], deviations=1)
+    segments.legend(figure, names, "u", "1 sd")
 
 
 def _colour_by_quantity(

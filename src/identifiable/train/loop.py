@@ -55,8 +55,8 @@ def minimise(
         parameters of its best record. Leave it out when the loss itself is annealed: records are then not comparable.
     prepare : (batch, step) -> the batch to use, called before each step, for what changes outside the gradient.
     capture : on a GPU, record the step once and replay it, which is many times faster for small nets. The loss must
-        then be the same function of the batch, the annealed quantities and the module at every step: nothing drawn, no
-        `step.number`, no constraints. What else changes, `prepare` puts into the batch or the module's buffers.
+        then be the same function of the batch, the annealed quantities, the module and draws from `step.rng` at every
+        step: no `step.number`, no constraints. What else changes, `prepare` puts into the batch or the module's buffers.
     checkpoint : a file to continue from if it exists, and to write to on the way. A fit that is killed and started
         again with the same arguments ends with the same parameters, bit for bit.
     problem : what else the loss depends on, in words: a checkpoint of another problem is refused.
@@ -143,6 +143,7 @@ class _Captured:
             self.batch = tuple(t.clone() for t in batch)
             torch.cuda.synchronize()
             self.graph = torch.cuda.CUDAGraph()
+            self.graph.register_generator_state(self.run.rng)  # so that every replay draws anew
             with torch.cuda.graph(self.graph):
                 self.value, self.gradient = _advance(self.run, self.loss, self.batch, step)
         for mine, new in zip(self.batch, batch, strict=True):

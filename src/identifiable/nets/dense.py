@@ -1,4 +1,4 @@
-"""Networks as plain modules, batched over members.
+"""Dense networks, batched over members, and what is done with members of any net.
 
 A *member* is one of R restarts. Every parameter and buffer carries the member axis first, and an input has shape
 (R, B, width), so that one matrix product serves all restarts at once. `select_member` cuts one of them out.
@@ -8,7 +8,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -21,6 +21,9 @@ BLOCK = 8192  # rows that go through a net at once outside training
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "leaky_relu": lambda h: F.leaky_relu(h, 0.2),
+    "leaky_relu_0.1": lambda h: F.leaky_relu(h, 0.1),
+    "leaky_relu_0.01": lambda h: F.leaky_relu(h, 0.01),
+    "elu": F.elu,
     "silu": F.silu,
     "gelu": F.gelu,
     "tanh": torch.tanh,
@@ -53,8 +56,56 @@ class Linear(nn.Module):
         return torch.bmm(x, self.weight) if self.bias is None else torch.baddbmm(self.bias, x, self.weight)
 
 
+class Dropout(nn.Module):
+    """y = x m / (1 - p), m ~ Bernoulli(1 - p) for every number, in training; y = x in `eval()`.
+
+    `rng`, on the device of x, draws m; None is torch's default generator. It belongs to one run: a copy of the module
+    has none, and neither has a state dict.
+
+    Examples
+    --------
+    >>> import torch
+    >>> layer = Dropout(0.5)
+    >>> set_rng(layer, torch.Generator().manual_seed(0))
+    >>> layer(torch.ones(1, 1, 6))
+    tensor([[[0., 2., 0., 0., 0., 2.]]])
+    >>> layer.eval()(torch.ones(1, 1, 6))
+    tensor([[[1., 1., 1., 1., 1., 1.]]])
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        if not 0 <= p < 1:
+            raise ValueError(f"The share p of dropped numbers must be at least 0 and less than 1. Got {p!r}.")
+        self.p = p
+        self.rng: torch.Generator | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (R, B, width) to the same shape."""
+        if not self.training or self.p == 0:
+            return x
+        kept = torch.rand(x.shape, generator=self.rng, dtype=x.dtype, device=x.device) >= self.p
+        return x * kept / (1 - self.p)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "rng": None}
+
+    def extra_repr(self) -> str:
+        """Show p."""
+        return f"p={self.p}"
+
+
+def set_rng(module: nn.Module, rng: torch.Generator | None) -> None:
+    """Let rng draw the masks of every `Dropout` inside module."""
+    for layer in module.modules():
+        if isinstance(layer, Dropout):
+            layer.rng = rng
+
+
 class MLP(nn.Module):
     """Linear maps with an activation between them: widths (inputs, hidden..., outputs).
+
+    A share `dropout` of the numbers that leave hidden layer `dropout_after`, counted from 1, is dropped in training.
 
     Examples
     --------
@@ -72,19 +123,37 @@ class MLP(nn.Module):
         *,
         activation: str | Callable[[Tensor], Tensor] = "silu",
         bias: bool = True,
+        dropout: float = 0.0,
+        dropout_after: int | None = None,
         rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         if len(widths) < 2 or min(widths) < 1:
             raise ValueError(f"widths must hold at least two positive sizes (inputs, ..., outputs). Got {widths!r}.")
+        if dropout_after is None and dropout:
+            raise ValueError(f"dropout={dropout!r} needs dropout_after, the hidden layer it comes after.")
+        if dropout_after is not None and not 1 <= dropout_after <= len(widths) - 2:
+            raise ValueError(
+                f"dropout_after must be one of the {len(widths) - 2} hidden layers, counted from 1. "
+                f"Got {dropout_after!r}."
+            )
         self.activation = ACTIVATIONS[activation] if isinstance(activation, str) else activation
         self.layers = nn.ModuleList(Linear(members, a, b, bias=bias, rng=rng) for a, b in pairwise(widths))
+        self.dropout, self.dropout_after = Dropout(dropout), dropout_after
+
+    @property
+    def last(self) -> Linear:
+        """The layer that gives the outputs."""
+        return cast(Linear, self.layers[-1])
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (R, B, inputs) to (R, B, outputs)."""
-        for layer in self.layers[:-1]:
+        *hidden, last = self.layers
+        for i, layer in enumerate(hidden, 1):
             x = self.activation(layer(x))
-        return self.layers[-1](x)  # type: ignore[no-any-return]
+            if i == self.dropout_after:
+                x = self.dropout(x)
+        return last(x)  # type: ignore[no-any-return]
 
 
 class Standardise(nn.Module):

@@ -1,0 +1,232 @@
+"""What every variational autoencoder of the library is made of: p(x | z), q(z | x), an encoder and a decoder."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from identifiable.densities import LOG_2PI, log_bernoulli, log_discretised_logistic, log_normal
+from identifiable.nets import Architecture
+from identifiable.train import Batch, Plan, Step, minimise
+
+LOG_NOISE_FLOOR = math.log(1e-3)  # of the decoder, in units of a column's standard deviation
+LOG_SD = -10.0, 5.0  # of the encoder
+FIRST_LOG_LOGISTIC = math.log(0.1)  # scale of a pixel in [0, 1] where training starts
+HALF_GREY = 0.5
+
+
+class Likelihood(nn.Module):
+    """Log p(x | z) of columns, given what a decoder says of them.
+
+    - "gaussian": N(decoded, noise²), a learnt noise for each column of standardised values
+    - "bernoulli": bits, or values in [0, 1] taken for their probabilities; decoded are log-odds
+    - "logistic": pixels in {0, 1/255, ..., 1}, a logistic density around decoded + 1/2 in bins of that width, with a
+      learnt scale for each channel (Kingma et al. 2016, section C.5)
+    - "categorical": one-hot categories, column by column; decoded are their logits
+
+    Parameters
+    ----------
+    members : R.
+    kind : one of these.
+    columns : what the decoder has to say: numbers for each row.
+    levels : how many categories each column has.
+    channels : numbers per pixel, the fastest to change along a row.
+    """
+
+    def __init__(self, members: int, kind: str, columns: int, *, levels: Sequence[int] = (), channels: int = 1) -> None:
+        super().__init__()
+        self.kind, self.columns, self.levels = kind, columns, tuple(levels)
+        self.log_noise: nn.Parameter | None = None
+        if kind == "gaussian":
+            self.log_noise = nn.Parameter(torch.zeros(members, 1, columns))
+        elif kind == "logistic":
+            self.log_noise = nn.Parameter(torch.full((members, 1, channels), FIRST_LOG_LOGISTIC))
+
+    def forward(self, x: Tensor, decoded: Tensor) -> Tensor:
+        """Log p(x | z), (R, B), for x and decoded (R, B, columns)."""
+        if self.kind == "gaussian":
+            assert self.log_noise is not None
+            return log_normal(x, decoded, self.log_noise.clamp(min=LOG_NOISE_FLOOR)).sum(-1)
+        if self.kind == "bernoulli":
+            return log_bernoulli(x, decoded).sum(-1)
+        if self.kind == "logistic":
+            return log_discretised_logistic(x, decoded + HALF_GREY, self._log_scale).sum(-1)
+        parts = zip(x.split(self.levels, -1), decoded.split(self.levels, -1), strict=True)
+        each: list[Tensor] = [(a * torch.log_softmax(b, -1)).sum(-1) for a, b in parts]
+        return torch.stack(each).sum(0)
+
+    @property
+    def _log_scale(self) -> Tensor:
+        assert self.log_noise is not None
+        pixels = self.columns // self.log_noise.shape[-1]
+        return self.log_noise.clamp(min=LOG_NOISE_FLOOR).repeat(1, 1, pixels)
+
+    def mean(self, decoded: Tensor) -> Tensor:
+        """E[x | z], as the encoder takes x; probabilities for categories."""
+        if self.kind == "bernoulli":
+            return torch.sigmoid(decoded)
+        if self.kind == "logistic":
+            return (decoded + HALF_GREY).clamp(0, 1)
+        if self.kind == "categorical":
+            return torch.cat([torch.softmax(part, -1) for part in decoded.split(self.levels, -1)], -1)
+        return decoded
+
+    def draw(self, decoded: Tensor, rng: torch.Generator) -> Tensor:
+        """X ~ p(x | z), as the encoder takes x."""
+
+        def uniform() -> Tensor:
+            tiny = torch.finfo(decoded.dtype).tiny
+            return torch.rand(decoded.shape, generator=rng, dtype=decoded.dtype, device=decoded.device).clamp(min=tiny)
+
+        if self.kind == "bernoulli":
+            return (uniform() < torch.sigmoid(decoded)).to(decoded.dtype)
+        if self.kind == "logistic":
+            drawn = decoded + HALF_GREY + self._log_scale.exp() * torch.logit(uniform(), eps=1e-7)
+            return (drawn.clamp(0, 1) * 255).round() / 255
+        if self.kind == "categorical":
+            gumbel = -torch.log(-torch.log(uniform()))
+            parts = zip(decoded.split(self.levels, -1), gumbel.split(self.levels, -1), strict=True)
+            hits = [nn.functional.one_hot((a + b).argmax(-1), a.shape[-1]) for a, b in parts]
+            return torch.cat(hits, -1).to(decoded.dtype)
+        assert self.log_noise is not None
+        noise = torch.randn(decoded.shape, generator=rng, dtype=decoded.dtype, device=decoded.device)
+        return decoded + self.log_noise.clamp(min=LOG_NOISE_FLOOR).exp() * noise
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """q(z | x), Gaussian: z = mean + sd (ε + B ε), B strictly lower triangular (R, B, n, n), or None for 0."""
+
+    mean: Tensor
+    log_sd: Tensor  # (R, B, n), of ε itself
+    below: Tensor | None
+
+    def at(self, noise: Tensor) -> Tensor:
+        """Return the draw that noise ε (R, B, n) makes."""
+        mixed = noise if self.below is None else noise + (self.below @ noise[..., None])[..., 0]
+        return self.mean + self.log_sd.exp() * mixed
+
+    @property
+    def variance(self) -> Tensor:
+        """Of each latent, (R, B, n)."""
+        own = torch.exp(2 * self.log_sd)
+        return own if self.below is None else own * (1 + self.below.square().sum(-1))
+
+    @property
+    def entropy(self) -> Tensor:
+        """Of all latents together, (R, B)."""
+        return self.log_sd.sum(-1) + 0.5 * (1 + LOG_2PI) * self.mean.shape[-1]
+
+    def log_density(self, noise: Tensor) -> Tensor:
+        """Log q of the draw that noise makes, (R, B)."""
+        return -0.5 * (noise.square() + LOG_2PI).sum(-1) - self.log_sd.sum(-1)
+
+
+class Autoencoder(nn.Module):
+    """Encoder x -> q(z | x), decoder z -> p(x | z); R members.
+
+    Parameters
+    ----------
+    members, inputs, n : R, numbers per row the encoder takes, latents.
+    net : what encoder and decoder are.
+    likelihood : `Likelihood` of the columns.
+    full : q has a full covariance.
+    bypass : latents and columns also get a linear map of what goes in, zero at the start, beside what the nets say.
+    """
+
+    lower: Tensor | None
+
+    def __init__(
+        self,
+        members: int,
+        inputs: int,
+        n: int,
+        net: Architecture,
+        likelihood: Likelihood,
+        *,
+        full: bool = False,
+        bypass: bool = False,
+        rng: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.n, self.likelihood = n, likelihood
+        self.encoder = net.encoder(members, inputs, 2 * n + (n * n if full else 0), rng=rng)
+        self.decoder = net.decoder(members, n, likelihood.columns, rng=rng)
+        self.into = nn.Parameter(torch.zeros(members, inputs, n)) if bypass else None
+        self.out = nn.Parameter(torch.zeros(members, n, likelihood.columns)) if bypass else None
+        self.register_buffer("lower", torch.ones(n, n).tril(-1).repeat(members, 1, 1) if full else None)
+
+    def encode(self, x: Tensor) -> Posterior:
+        """Return q(z | x) for x (R, B, inputs)."""
+        h, n = self.encoder(x), self.n
+        mean = h[..., :n] if self.into is None else h[..., :n] + torch.bmm(x, self.into)
+        below = None if self.lower is None else h[..., 2 * n :].unflatten(-1, (n, n)) * self.lower[0]
+        return Posterior(mean, h[..., n : 2 * n].clamp(*LOG_SD), below)
+
+    def decode(self, z: Tensor) -> Tensor:
+        """Return what `likelihood` takes, (R, B, columns)."""
+        decoded: Tensor = self.decoder(z)
+        return decoded if self.out is None else decoded + torch.bmm(z, self.out)
+
+    def log_likelihood(self, x: Tensor, decoded: Tensor) -> Tensor:
+        """Log p(x | z), (R, B)."""
+        value: Tensor = self.likelihood(x, decoded)
+        return value
+
+    @property
+    def log_noise(self) -> nn.Parameter | None:
+        """Log of the noise in each column, (R, 1, columns), or of the logistic scale of each channel."""
+        return self.likelihood.log_noise
+
+    @property
+    def last_layers(self) -> tuple[Any, Any]:
+        """Of the encoder and of the decoder."""
+        return self.encoder.last, self.decoder.last
+
+    def widen(self, log_sd: Tensor | float) -> None:
+        """Add to the log standard deviation that q starts with; a number, or one per member and latent (R, n)."""
+        bias = self.last_layers[0].bias
+        with torch.no_grad():
+            shift = torch.as_tensor(log_sd, dtype=bias.dtype, device=bias.device)
+            bias[..., self.n : 2 * self.n] += shift if shift.dim() == 0 else shift[:, None]
+
+
+def follow(
+    module: Autoencoder,
+    rows: Tensor,
+    latents: Tensor,
+    plan: Plan,
+    *,
+    seed: int,
+    verbose: int,
+) -> None:
+    """Train encoder and decoder to be the maps between rows (N, inputs) and latents (R, N, n), and back.
+
+    Linear maps beside the nets start at least squares, and a learnt noise ends at the error of the decoder.
+    """
+    if module.into is not None and module.out is not None:
+        e = rows.double().cpu().numpy()
+        with torch.no_grad():
+            for r, T in enumerate(latents.double().cpu().numpy()):
+                module.into[r] = torch.as_tensor(np.linalg.lstsq(e, T, rcond=None)[0])
+                module.out[r] = torch.as_tensor(np.linalg.lstsq(T, e, rcond=None)[0])
+    by_row = latents.transpose(0, 1).contiguous()  # (N, R, n)
+
+    def loss(batch: Batch, step: Step) -> Tensor:
+        x, T = batch  # every member's batch holds the latents of all: it takes its own
+        own = torch.stack([T[r, :, r] for r in range(len(T))])
+        there = (module.encode(x).mean - own).square().mean((1, 2))
+        back = (module.decode(own) - x).square().mean((1, 2))
+        value: Tensor = there.log() + back.log()
+        return value
+
+    minimise(module, loss, [rows, by_row], plan, seed=seed, verbose=verbose)
+    noise = module.log_noise
+    if noise is not None and noise.requires_grad:
+        with torch.no_grad():
+            error = (module.decode(latents[:, :4096]) - rows[:4096]).square().mean(1, keepdim=True).sqrt()
+            noise.copy_(error.log().clamp(min=LOG_NOISE_FLOOR))

@@ -1,0 +1,229 @@
+r"""MFCVAE: several hidden clusters at once, each behind a facet of the latents.
+
+Model (Falck et al. 2021), with decoder f and J facets z = (z_1, ..., z_J), each with a mixture of its own:
+
+    u_j ~ Cat(w_j),   z_j | u_j ~ N(μ_j,u_j, diag σ_j,u_j²)  for j = 1..J, independent,    x | z ~ p(x; f(z)).
+
+p(z) is a mixture with a component for every choice of u_1, ..., u_J. `_mixture_vae` has the bound.
+
+Trained progressively, facets open one after the other: a closed one, multiplied by a gate of 0, tells the decoder
+nothing and costs nothing, so the first facets take what explains most of x.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from identifiable.data.sample import FloatArray
+from identifiable.errors import DataError
+from identifiable.estimators._mixture_vae import Facet, MixtureAutoencoder, MixtureVAE
+from identifiable.estimators.base import is_integer
+from identifiable.mixture import Mixture
+from identifiable.nets import Architecture
+from identifiable.train import Batch, Step
+
+OPEN_BY = 0.6  # share of the training after which the last facet starts to open
+OPENING = 0.1  # share of the training in which a facet opens
+
+
+class MFCVAE(MixtureVAE):
+    """Multi-facet clustering variational autoencoder: rows fall into clusters in several ways at once.
+
+    Parameters
+    ----------
+    n_latents : number of latents n, of all facets together.
+    n_components : clusters of every facet, or one number for each; fewer where rows are few.
+    facets : number of facets, which share the latents as evenly as they can, the first getting more; or how many
+        latents each has. One facet is `VaDE`.
+    n_restarts : autoencoders trained together in one batch; their agreement is `stability_`, the one with the best
+        held-out bound is kept.
+    random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
+    device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
+    verbose : 1 shows a progress bar on a terminal, 0 nothing.
+    progressive : open the facets one after the other, over the first 0.7 of training, which then takes all its steps.
+    bound, start, pretrain_steps, posterior, likelihood, binarise, hidden, activation, net, max_steps, batch_size,
+        learning_rate, patience, checkpoint : as in `VaDE`; with several facets q is diagonal, and no flow is a start.
+
+    Attributes
+    ----------
+    module_ : the kept nets and their mixtures.
+    mixtures_ : the learnt `Mixture` of every facet, its heaviest component first.
+    facets_ : the latents of every facet, as slices.
+    image_shape_ : shape of an image, if `fit` was given images.
+    restart_scores_ : (R,) bound on held-out rows.
+    history_ : `History` of the training.
+    stability_, fit_status_ : agreement between restarts.
+    certificate_ : `Certificate`: what is identified, and why.
+
+    Examples
+    --------
+    >>> from identifiable.data import load_digits
+    >>> x = load_digits().x
+    >>> settings = dict(likelihood="bernoulli", hidden=(32,), pretrain_steps=50, max_steps=50, verbose=0)
+    >>> model = MFCVAE(6, (10, 5), facets=(4, 2), n_restarts=1, random_state=0, **settings).fit(x)
+    >>> model.transform(x).shape, model.predict_proba(x, facet=1).shape
+    ((1797, 6), (1797, 5))
+    >>> model.sample(3, facet=0, component=7, random_state=0).shape
+    (3, 64)
+
+    References
+    ----------
+    Falck, Zhang, Willetts, Nicholson, Yau & Holmes, Multi-facet clustering variational autoencoders, NeurIPS 2021.
+    Kivva, Rajendran, Ravikumar & Aragam, Identifiability of deep generative models without auxiliary information,
+    NeurIPS 2022. All facets share one encoder and one decoder here; Falck et al. also try a ladder of them.
+    """
+
+    def __init__(
+        self,
+        n_latents: int = 10,
+        n_components: int | Sequence[int] = 25,
+        facets: int | Sequence[int] = 2,
+        *,
+        n_restarts: int = 4,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "auto",
+        verbose: int = 1,
+        progressive: bool = False,
+        bound: str = "single-sample",
+        first_beta: float = 1.0,
+        start: str = "auto",
+        pretrain_steps: int = 1500,
+        posterior: str = "auto",
+        likelihood: str = "gaussian",
+        binarise: Literal["threshold", "draw"] | None = None,
+        hidden: Sequence[int] = (128, 128, 128),
+        activation: str = "leaky_relu",
+        net: str | Architecture | None = None,
+        max_steps: int = 3000,
+        batch_size: int = 256,
+        learning_rate: float = 2e-3,
+        patience: int | None = 20,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.n_latents = n_latents
+        self.n_components = n_components
+        self.facets = facets
+        self.n_restarts = n_restarts
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.progressive = progressive
+        self.bound = bound
+        self.first_beta = first_beta
+        self.start = start
+        self.pretrain_steps = pretrain_steps
+        self.posterior = posterior
+        self.likelihood = likelihood
+        self.binarise = binarise
+        self.hidden = hidden
+        self.activation = activation
+        self.net = net
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.checkpoint = checkpoint
+
+    @property
+    def mixtures_(self) -> tuple[Mixture, ...]:
+        """The learnt law of every facet."""
+        check_is_fitted(self)
+        return tuple(self._mixture(j) for j in range(len(self.n_components_)))
+
+    @property
+    def facets_(self) -> tuple[slice, ...]:
+        """The latents of every facet."""
+        return tuple(one.latents for one in self._facets())
+
+    def predict(self, X: ArrayLike, facet: int = 0) -> NDArray[np.int64]:
+        """Return the most probable cluster of each row (N,) in a facet, as numbered in its mixture."""
+        cluster: NDArray[np.int64] = self.predict_proba(X, facet).argmax(1)
+        return cluster
+
+    def predict_proba(self, X: ArrayLike, facet: int = 0) -> FloatArray:
+        """Return q(u_j | x), (N, K_j), of a facet."""
+        check_is_fitted(self)
+        return self._cluster_probabilities(X, facet)
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+        *,
+        facet: int | None = None,
+        component: int | None = None,
+    ) -> FloatArray:
+        """Draw n_samples observations, the noise of p(x | z) included.
+
+        With `component` all of them are in this cluster of the facet (0 unless one is named); the other facets vary.
+        """
+        check_is_fitted(self)
+        generator = check_random_state(random_state)
+        facet = 0 if facet is None else facet
+        if not (is_integer(facet, 0) and facet < len(self.n_components_)):
+            raise DataError(f"facet must lie between 0 and {len(self.n_components_) - 1}. Got {facet!r}.")
+        chosen = [component if j == facet else None for j in range(len(self.n_components_))]
+        parts = [self._draw_facet(n_samples, j, k, generator) for j, k in enumerate(chosen)]
+        return self._emit(np.concatenate(parts, axis=1), generator)
+
+    # -- facets -----------------------------------------------------------------------
+
+    def _facets(self) -> tuple[Facet, ...]:
+        n, given = self.n_latents, self.facets
+        count = given if isinstance(given, int | np.integer) else len(given)
+        sizes = [n // count + (j < n % count) for j in range(count)] if is_integer(given, 1) else list(given)  # type: ignore[arg-type]
+        K = self.n_components
+        numbers = [K] * count if isinstance(K, int | np.integer) else list(K)
+        ends = np.cumsum([0, *sizes]).tolist()
+        return tuple(Facet(slice(a, b), int(k)) for (a, b), k in zip(pairwise(ends), numbers, strict=True))
+
+    @property
+    def _watched(self) -> bool:
+        return not self.progressive
+
+    def _prepare(self, module: MixtureAutoencoder) -> Any:
+        prepared = super()._prepare(module)
+        if not self.progressive:
+            return prepared
+
+        @torch.no_grad()
+        def prepare(batch: Batch, step: Step) -> Batch:
+            for j, one in enumerate(module.facets):
+                module.gate[..., one.latents] = opened(j, len(module.facets), step.number / self.max_steps)
+            return prepared(batch, step)  # type: ignore[no-any-return]
+
+        return prepare
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        listed = (
+            isinstance(self.facets, Sequence) and len(self.facets) > 0 and all(is_integer(v, 1) for v in self.facets)
+        )
+        shared = is_integer(self.facets, 1) and self.facets <= self.n_latents  # type: ignore[operator]
+        agree = shared or (listed and sum(self.facets) == self.n_latents)  # type: ignore[arg-type]
+        self._require("facets", agree, f"a number of facets up to n_latents={self.n_latents}, or sizes that sum to it")
+        count = self.facets if shared else len(self.facets)  # type: ignore[arg-type]
+        K = self.n_components
+        each = isinstance(K, Sequence) and len(K) == count and all(is_integer(k, 1) for k in K)
+        self._require("n_components", each or is_integer(K, 1), f"an integer >= 1, or {count} of them")
+        self._require("progressive", isinstance(self.progressive, bool), "True or False")
+        if count != 1:
+            self._require("start", self.start != "flow", "one of ('auto', 'autoencoder', 'random') with several facets")
+            self._require("posterior", self.posterior != "full", "'auto' or 'diagonal' with several facets")
+
+
+def opened(facet: int, facets: int, fraction: float) -> float:
+    """Return the gate of a facet when this share of the training is done: 0 closed, 1 open. The first always is.
+
+    >>> [opened(1, 2, fraction) for fraction in (0.0, 0.35, 0.4, 1.0)]
+    [0.0, 0.5, 1.0, 1.0]
+    """
+    begins = OPEN_BY * facet / max(1, facets)
+    return 1.0 if facet == 0 else float(np.clip(round((fraction - begins) / OPENING, 9), 0, 1))

@@ -1,0 +1,288 @@
+r"""A variational autoencoder with a mixture prior whose components are cells of a random hash of x.
+
+A (d, N) holds independent signs ±1, drawn once for every restart and never trained. With c the mean of the training
+rows, and x as the encoder takes it (Gaussian columns standardised, categories one-hot),
+
+    h(x) = A'(x - c),   b_i = [h_i > 0],   u(x) = Σ_i 2^i b_i,
+
+so that u is one of 2^N cells; the paper (Willetts & Paige 2021, App. C) does not subtract c, which balances them. Then
+
+    u ~ Cat(w),   z | u ~ N(μ_u, diag σ_u²),   x | z ~ p(x; f(z)),   q(z, u | x) = N(z; m(x), diag s(x)²) δ(u - u(x)),
+
+with means and variances learnt, and w the shares of the cells in the training rows, one row added to each. The bound is
+
+    log p(x) >= E_q log p(x | z) - KL(q(z | x) || p(z | u(x))) + log w_u(x).
+
+**No theorem applies**, neither as for a u that is observed nor as for one that is hidden:
+
+- Given u(x) = k the rows lie in cell k alone. Every p(x | z) here gives all cells some probability, and so does
+  ∫ p(x | z) p(z | k) dz: no parameters have the law of x given u, which is what the theorems on iVAE start from. And
+  restarts have other projections, so they do not share u.
+- p(x) = ∫ p(x | z) Σ_u w_u p(z | u) dz is a model that Kivva et al. (2022) speak of, but it is not what is fitted: the
+  posterior p(u | x) of the model is positive in all cells, q(u | x) in one, and the bound stays below log p(x) by at
+  least their divergence. Its maximum need not have the law of x, however many rows there are.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from identifiable.certify import Certificate, Check, Level
+from identifiable.data.sample import FloatArray
+from identifiable.densities import kl_normal, log_normal
+from identifiable.errors import DataError
+from identifiable.estimators._autoencoder import Autoencoder, Likelihood, Posterior
+from identifiable.estimators._variational import Array, VariationalAutoencoder, _blocks
+from identifiable.estimators.base import is_integer
+from identifiable.mixture import Mixture
+from identifiable.nets import Architecture
+
+MOST_BITS = 16
+LOG_SD = -6.0, 4.0  # of a latent in a cell
+_HASHED = Check(
+    name="u",
+    statement="x comes from p(x | z) p(z | u), with u observed or hidden",
+    statistic=None,
+    threshold=None,
+    verdict="fails",
+    sentence="u is computed from x by a fixed projection. Given u, x lies in one cell, which no law of the model does; "
+    "and the bound takes u for certain, which it is not in the model, so that its maximum need not have the law of x.",
+)
+
+
+class HashedAutoencoder(Autoencoder):
+    """Encoder, decoder, a projection (R, d, N) that is not trained, and a Gaussian for each of its cells; R members."""
+
+    signs: Tensor
+    origin: Tensor
+    log_shares: Tensor
+
+    def __init__(
+        self,
+        members: int,
+        inputs: int,
+        n: int,
+        bits: int,
+        net: Architecture,
+        likelihood: Likelihood,
+        *,
+        rng: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(members, inputs, n, net, likelihood, rng=rng)
+        cells = 2**bits
+        wide = math.sqrt(6 / (cells + n))  # Glorot & Bengio 2010, for means and log-variances
+        start = (torch.rand((2, members, cells, n), generator=rng) * 2 - 1) * wide
+        self.means, self.log_sds = nn.Parameter(start[0].clone()), nn.Parameter(0.5 * start[1])
+        self.register_buffer("signs", 2.0 * torch.randint(2, (members, inputs, bits), generator=rng) - 1)
+        self.register_buffer("origin", torch.zeros(members, 1, bits))
+        self.register_buffer("log_shares", torch.full((members, cells), -math.log(cells)))
+
+    def cells(self, x: Tensor) -> Tensor:
+        """Return the numbers u(x), (R, B), of the cells of rows x, (R, B, d), or (B, d) for all members."""
+        bits = x @ self.signs > self.origin
+        return (bits * 2 ** torch.arange(bits.shape[-1], device=x.device)).sum(-1)
+
+    @torch.no_grad()
+    def divide(self, rows: Tensor) -> None:
+        """Put the origin of the projections at the mean of rows (N, d), and count how many fall into each cell."""
+        count = self.log_shares.shape[1]
+        self.origin.copy_(rows.double().mean(0) @ self.signs.double()[:, None])
+        sizes = torch.stack([torch.bincount(own, minlength=count) for own in self.cells(rows)])
+        self.log_shares.copy_(torch.log((sizes + 1) / (len(rows) + count)))
+
+    def prior(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return log w_u, (R, B), and μ_u and log σ_u, (R, B, n), of the cells of x (R, B, d)."""
+        every = torch.arange(self.log_shares.shape[1], device=x.device)
+        hit = (self.cells(x)[..., None] == every).to(x.dtype)  # a product, whose gradient adds up in a fixed order
+        log_share = (hit @ self.log_shares[..., None])[..., 0]
+        return log_share, hit @ self.means, hit @ self.log_sds.clamp(*LOG_SD)
+
+
+class RademacherVAE(VariationalAutoencoder):
+    """A mixture prior whose component is chosen by the sign pattern of a fixed random ±1 projection of x.
+
+    Nothing guarantees that its latents are identified: see the top of the module, and `certificate_`.
+
+    Parameters
+    ----------
+    n_latents : number of latents n.
+    n_bits : columns N of the projection, which make 2^N cells; 16 at most.
+    n_restarts : autoencoders trained together in one batch, each with a projection of its own; their agreement is
+        `stability_`, the one with the best held-out bound is kept.
+    random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
+    device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
+    verbose : 1 shows a progress bar on a terminal, 0 nothing.
+    likelihood : "gaussian" (columns are standardised inside; one learnt noise scale per column), "bernoulli" (values in
+        [0, 1]), "logistic" (pixels in {0, 1/255, ..., 1}) or "categorical" (whole numbers that name categories).
+    binarise : with "bernoulli": None takes values for probabilities, "threshold" cuts them at 1/2, "draw" draws a bit
+        for each anew at every step of training. What is hashed is what the encoder sees: with "draw" the bits, so that
+        a row near an edge changes its cell from step to step.
+    hidden, activation : layers of the encoder; the decoder mirrors them.
+    net : a name ("mlp", "convnet", "resnet", "arch1", ...) or an `identifiable.nets.Architecture` in the place of
+        both. With it X may hold images (N, h, w) or (N, h, w, c), and images come out, too.
+    max_steps, batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
+    patience : stop after this many records (of 100) without a better held-out bound in any restart; None: never.
+    checkpoint : a file from which an interrupted fit continues exactly; it is removed when the fit is done.
+
+    Attributes
+    ----------
+    module_ : the kept nets, with the projection and the law of each cell.
+    mixture_ : `Mixture`, the learnt law of the latents; component k belongs to cell k.
+    mean_, scale_ : (d,) what the columns were standardised with.
+    image_shape_ : shape of an image, if `fit` was given images.
+    restart_scores_ : (R,) bound on held-out rows.
+    history_ : `History` of the training.
+    stability_, fit_status_ : agreement between restarts.
+    certificate_ : `Certificate`: that nothing is guaranteed, and why.
+
+    Examples
+    --------
+    >>> from identifiable.data import make_pinwheel
+    >>> s = make_pinwheel(1000, random_state=0)
+    >>> model = RademacherVAE(2, n_bits=2, n_restarts=2, max_steps=100, random_state=0, verbose=0).fit(s.x)
+    >>> model.transform(s.x).shape, np.unique(model.cells(s.x))
+    ((1000, 2), array([0, 1, 2, 3]))
+    >>> model.sample(5, cell=1, random_state=0).shape
+    (5, 2)
+    >>> print(model.certificate_.level)
+    none
+
+    References
+    ----------
+    Willetts & Paige, I don't need u: identifiable non-linear ICA without side information, 2021, appendix C.
+    Achlioptas, Database-friendly random projections, J. Comput. Syst. Sci. 2003.
+    """
+
+    module_: HashedAutoencoder
+
+    def __init__(
+        self,
+        n_latents: int = 2,
+        n_bits: int = 7,
+        *,
+        n_restarts: int = 4,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "auto",
+        verbose: int = 1,
+        likelihood: str = "gaussian",
+        binarise: Literal["threshold", "draw"] | None = None,
+        hidden: Sequence[int] = (128, 128, 128),
+        activation: str = "leaky_relu",
+        net: str | Architecture | None = None,
+        max_steps: int = 3000,
+        batch_size: int = 256,
+        learning_rate: float = 2e-3,
+        patience: int | None = 20,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.n_latents = n_latents
+        self.n_bits = n_bits
+        self.n_restarts = n_restarts
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.likelihood = likelihood
+        self.binarise = binarise
+        self.hidden = hidden
+        self.activation = activation
+        self.net = net
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.checkpoint = checkpoint
+
+    @torch.no_grad()
+    def cells(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the numbers u(x) of the cells, (N,), by the projection of the restart that was kept."""
+        X = self._check_new_data(X)
+        module, device = self._module_for(X)
+        return np.concatenate([module.cells(self._rows(x, device)[None])[0].cpu().numpy() for x in _blocks(X)])
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+        *,
+        cell: int | None = None,
+    ) -> FloatArray:
+        """Draw n_samples observations, the noise of p(x | z) included: of all cells by share, or of p(z | u) of one.
+
+        What is drawn for a cell need not fall into it: the model does not know that u is a function of x.
+        """
+        check_is_fitted(self)
+        generator = check_random_state(random_state)
+        return self._emit(self._draw_cells(n_samples, cell, generator), generator)
+
+    @property
+    def mixture_(self) -> Mixture:
+        """The learnt law of the latents, Σ_u w_u N(μ_u, diag σ_u²)."""
+        check_is_fitted(self)
+        module = self.module_
+        weights = torch.softmax(module.log_shares[0].double(), -1)
+        variances = torch.exp(2 * module.log_sds.detach()[0].double().clamp(*LOG_SD))
+        means = module.means.detach()[0].double()
+        return Mixture(weights.cpu().numpy(), means.cpu().numpy(), variances.cpu().numpy())
+
+    @property
+    def certificate_(self) -> Certificate:
+        """Say that no theorem guarantees these latents, and why."""
+        check_is_fitted(self)
+        return self._certified(Certificate(Level.NONE, Level.NONE, "", (_HASHED,), (), (), None, None, True))
+
+    # -- the bound --------------------------------------------------------------------
+
+    def _divergence(self, module: HashedAutoencoder, q: Posterior, z: Tensor, x: Tensor, rows: int) -> Tensor:
+        """KL(q || p(z | u(x))) - log w_u(x), in closed form."""
+        log_share, mean, log_sd = module.prior(x)
+        return kl_normal(q.mean, q.log_sd, mean, log_sd).sum(-1) - log_share
+
+    def _log_prior(self, module: HashedAutoencoder, z: Tensor, x: Tensor) -> Tensor:
+        """Log w_u p(z | u) at u = u(x)."""
+        log_share, mean, log_sd = module.prior(x)
+        return log_share + log_normal(z, mean, log_sd).sum(-1)
+
+    def _draw_latents(self, size: int, generator: np.random.RandomState) -> Array:
+        return self._draw_cells(size, None, generator)
+
+    def _draw_cells(self, size: int, cell: int | None, generator: np.random.RandomState) -> Array:
+        """Draw z, (size, n), from the law of a cell, or of all."""
+        law = self.mixture_
+        if cell is not None and not (is_integer(cell, 0) and cell < len(law.weights)):
+            raise DataError(f"cell must be a number from 0 to {len(law.weights) - 1}. Got {cell!r}.")
+        u = np.full(size, cell) if cell is not None else generator.choice(len(law.weights), size, p=law.weights)
+        sd = np.sqrt(np.diagonal(law.covariances, axis1=1, axis2=2))
+        z: Array = law.means[u] + sd[u] * generator.standard_normal((size, self.n_latents))
+        return z
+
+    # -- nets ---------------------------------------------------------------------------
+
+    def _started(self, X: FloatArray, seed: int, device: torch.device) -> HashedAutoencoder:
+        module = self._build(self.n_restarts, torch.Generator().manual_seed(seed)).to(device)
+        rows = self._rows(X, device, np.float32)
+        module.divide(self._seen(rows, torch.Generator(device).manual_seed(seed)))
+        return module
+
+    def _build(self, members: int, rng: torch.Generator | None = None) -> HashedAutoencoder:
+        return HashedAutoencoder(
+            members,
+            self._n_inputs,
+            self.n_latents,
+            self.n_bits,
+            self._architecture(),
+            self._likelihood(members),
+            rng=rng,
+        )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        held = is_integer(self.n_bits, 1) and self.n_bits <= MOST_BITS
+        self._require("n_bits", held, f"an integer from 1 to {MOST_BITS}")

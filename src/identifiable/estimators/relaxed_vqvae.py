@@ -1,0 +1,575 @@
+r"""The relaxed vector-quantised VAE: a grid of codes, all from one learnt codebook; and its autoencoder without codes.
+
+Model, with P positions, K codes c_k in R^n that all positions share, encoder e(x) in R^(P n) and decoder f:
+
+    k_p ~ uniform on {1, ..., K},   z = (c_k_1, ..., c_k_P),   x | z ~ p(x; f(z)),
+
+    q(k_p = k | x) ∝ exp(-|e_p(x) - c_k|² / 2),
+
+the responsibilities of a Gaussian mixture with equal weights, means c_k and identity covariances (Sønderby et al. 2017;
+Willetts & Paige 2021, App. B). The bound is
+
+    log p(x) >= E_q log p(x | z) - Σ_p KL(q(k_p | x) || uniform),      0 <= KL <= log K.
+
+Training draws from q by the Gumbel-softmax relaxation: y_p = softmax((log q + Gumbel noise) / temperature) is a point
+of the simplex, and z_p = Σ_k y_pk c_k has a gradient. Held-out rows and `score` have true draws, y_p one-hot.
+
+Without quantisation z = e(x), and log p(x | z = e(x)) is maximised: a plain autoencoder, the baseline of the appendix.
+
+**No theorem applies.** The decoder sees codes, which are points: for any invertible g the codes g(c_k) and the decoder
+f(g^-1(.)) give x the same law, so that nothing is said of where codes lie. Kivva et al. (2022) ask for components of
+full rank (P1). Had z been drawn around the codes with identity covariance, P1 would hold for one position, but as all
+components have the same variances none of the latents could be told apart (P2): an affine map would be left.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from identifiable.certify import Certificate, Check, Level
+from identifiable.densities import draw_relaxed_categorical, kl_categorical
+from identifiable.errors import DataError
+from identifiable.estimators._autoencoder import Likelihood
+from identifiable.estimators._variational import Array, VariationalAutoencoder, _blocks
+from identifiable.estimators.base import is_integer, is_real
+from identifiable.metrics import mcc
+from identifiable.nets import Architecture, BatchNorm, Conv, ConvTranspose
+from identifiable.nets.architectures import _ImageNet
+from identifiable.nets.images import Shape, to_maps, to_rows
+from identifiable.restarts import Stability
+from identifiable.train import Batch, Step
+
+REDUCTION = 4  # pixels a side to one position
+
+
+# -- nets for images ------------------------------------------------------------------
+
+
+class Residual(nn.Module):
+    """y = x + g(relu f(relu x)), f filters of size 3 and g of size 1, each with batch normalisation."""
+
+    def __init__(self, members: int, channels: int, *, rng: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.branch = nn.Sequential(
+            nn.ReLU(),
+            Conv(members, channels, channels, 3, padding=1, rng=rng),
+            BatchNorm(members, channels),
+            nn.ReLU(),
+            Conv(members, channels, channels, 1, rng=rng),
+            BatchNorm(members, channels),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (B, R channels, H, W) to the same shape."""
+        y: Tensor = x + self.branch(x)
+        return y
+
+
+def _grid_of(shape: Sequence[int]) -> tuple[int, int]:
+    """Positions in height and width."""
+    return math.ceil(shape[0] / REDUCTION), math.ceil(shape[1] / REDUCTION)
+
+
+class GridEncoder(nn.Module):
+    """Two filters of size 4 and stride 2, two residual blocks, and n numbers for every position that is left.
+
+    Sides that 4 does not divide are filled up with zeros, below and to the right.
+    """
+
+    def __init__(self, members: int, shape: Shape, n: int, *, width: int, rng: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.shape = shape
+        self.maps = nn.Sequential(
+            Conv(members, shape[2], width, 4, stride=2, padding=1, rng=rng),
+            BatchNorm(members, width),
+            nn.ReLU(),
+            Conv(members, width, width, 4, stride=2, padding=1, rng=rng),
+            BatchNorm(members, width),
+            Residual(members, width, rng=rng),
+            Residual(members, width, rng=rng),
+        )
+        self.last = Conv(members, width, n, 1, rng=rng)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map images (R, B, h w c) to (R, B, P n), position by position."""
+        height, width, _ = self.shape
+        maps = F.pad(to_maps(x, self.shape), (0, -width % REDUCTION, 0, -height % REDUCTION))
+        return to_rows(self.last(self.maps(maps)), len(x))
+
+
+class GridDecoder(nn.Module):
+    """The mirror of `GridEncoder`; what lies beyond the image is cut off."""
+
+    def __init__(self, members: int, n: int, shape: Shape, *, width: int, rng: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.shape, self.n = shape, n
+        self.maps = nn.Sequential(
+            Conv(members, n, width, 1, rng=rng),
+            BatchNorm(members, width),
+            Residual(members, width, rng=rng),
+            Residual(members, width, rng=rng),
+            ConvTranspose(members, width, width, 4, stride=2, padding=1, rng=rng),
+            BatchNorm(members, width),
+            nn.ReLU(),
+            ConvTranspose(members, width, width, 4, stride=2, padding=1, rng=rng),
+            BatchNorm(members, width),
+            nn.ReLU(),
+        )
+        self.last = Conv(members, width, shape[2], 1, rng=rng)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Map (R, B, P n) to images (R, B, h w c)."""
+        height, width, _ = self.shape
+        maps = self.last(self.maps(to_maps(z, (*_grid_of(self.shape), self.n))))
+        return to_rows(maps[..., :height, :width], len(z))
+
+
+@dataclass(frozen=True)
+class GridNet(_ImageNet):
+    """Convolutions from an image to a grid of a quarter of its height and width, and back.
+
+    Parameters
+    ----------
+    shape : (h, w) or (h, w, c) of the images; None: read off the number of columns, a square for grey images and three
+        times a square for images with three channels.
+    width : channels inside.
+
+    Examples
+    --------
+    >>> GridNet(width=8).for_columns(3072).grid
+    (8, 8)
+    """
+
+    width: int = 128
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Positions in height and width, of images whose shape is known."""
+        assert self.shape is not None
+        return _grid_of(self.shape)
+
+    def encoder(self, members: int, inputs: int, outputs: int, *, rng: torch.Generator | None = None) -> GridEncoder:
+        """Build R nets that map (R, B, inputs) to (R, B, outputs)."""
+        shape = self._image(inputs)
+        return GridEncoder(members, shape, outputs // math.prod(_grid_of(shape)), width=self.width, rng=rng)
+
+    def decoder(self, members: int, latents: int, outputs: int, *, rng: torch.Generator | None = None) -> GridDecoder:
+        """Build R nets that map (R, B, latents) to (R, B, outputs)."""
+        shape = self._image(outputs)
+        return GridDecoder(members, latents // math.prod(_grid_of(shape)), shape, width=self.width, rng=rng)
+
+
+# -- codes ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Codes:
+    """q(k_p | x) ∝ exp(-|e_p - c_k|² / 2) at every position. With a temperature draws are relaxed, and use `rng`."""
+
+    embedding: Tensor  # e, (R, B, P, n)
+    codebook: Tensor  # c, (R, K, n)
+    temperature: float | None = None
+    rng: torch.Generator | None = None
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """e_p · c_k - |c_k|² / 2, (R, B, P, K): what depends on k in -|e_p - c_k|² / 2."""
+        norm = -0.5 * self.codebook.square().sum(-1)[:, None]
+        flat = torch.baddbmm(norm, self.embedding.flatten(1, 2), self.codebook.mT)
+        logits: Tensor = flat.unflatten(1, self.embedding.shape[1:3])
+        return logits
+
+    @property
+    def mean(self) -> Tensor:
+        """Σ_k q(k_p | x) c_k, (R, B, P n)."""
+        return self._mix(torch.softmax(self.logits, -1))
+
+    @property
+    def divergence(self) -> Tensor:
+        """Σ_p KL(q(k_p | x) || uniform), (R, B)."""
+        return kl_categorical(self.logits, torch.zeros_like(self.logits)).sum(-1)
+
+    def at(self, noise: Tensor) -> Tensor:
+        """Draw z, (R, B, P n): relaxed, Σ_k y_pk c_k; or the codes that normal noise, (..., P n), stands for.
+
+        A code takes the first of the n numbers at its position.
+        """
+        if self.temperature is not None:
+            return self._mix(draw_relaxed_categorical(self.logits, self.temperature, self.rng))
+        member = torch.arange(len(self.codebook), device=noise.device)[:, None, None]
+        return self.codebook[member, self._drawn(noise)].flatten(-2)
+
+    def log_density(self, noise: Tensor) -> Tensor:
+        """Log q of the codes that noise draws, (..., B)."""
+        k = self._drawn(noise)[..., None]
+        log_q = torch.log_softmax(self.logits, -1)
+        return log_q.expand(*k.shape[:-1], -1).gather(-1, k)[..., 0].sum(-1)
+
+    def _drawn(self, noise: Tensor) -> Tensor:
+        """Invert the distribution function of q at that of the noise: numbers of codes (..., B, P)."""
+        uniform = torch.special.ndtr(noise.unflatten(-1, self.embedding.shape[2:])[..., :1])
+        below: Tensor = torch.softmax(self.logits, -1).cumsum(-1) < uniform
+        return below.sum(-1).clamp(max=self.codebook.shape[1] - 1)
+
+    def _mix(self, y: Tensor) -> Tensor:
+        mixed: Tensor = torch.bmm(y.flatten(1, 2), self.codebook)
+        return mixed.reshape(*y.shape[:2], -1)
+
+
+@dataclass(frozen=True)
+class Unquantised:
+    """z = e(x), without any draw."""
+
+    mean: Tensor  # e, (R, B, P n)
+
+    def at(self, noise: Tensor) -> Tensor:
+        """Return e."""
+        return self.mean
+
+    def log_density(self, noise: Tensor) -> Tensor:
+        """Return 0: nothing is drawn."""
+        return noise.new_zeros(())
+
+
+class CodeAutoencoder(nn.Module):
+    """Encoder x -> e, a codebook (R, K, n) unless `codes` is None, and decoder z -> p(x | z); R members.
+
+    In training codes are drawn relaxed, by `rng`, which belongs to one run: a copy of the module has none.
+    """
+
+    def __init__(
+        self,
+        members: int,
+        inputs: int,
+        n: int,
+        positions: int,
+        codes: int | None,
+        net: Architecture,
+        likelihood: Likelihood,
+        *,
+        temperature: float,
+        rng: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        self.positions, self.n, self.likelihood, self.temperature = positions, positions * n, likelihood, temperature
+        self.rng: torch.Generator | None = None
+        self.encoder = net.encoder(members, inputs, self.n, rng=rng)
+        self.decoder = net.decoder(members, self.n, likelihood.columns, rng=rng)
+        # Of length 1, about, for any n: far enough apart to be told from each other, and near enough to be tried.
+        start = None if codes is None else torch.randn((members, codes, n), generator=rng) / math.sqrt(n)
+        self.codebook = None if start is None else nn.Parameter(start)
+
+    def encode(self, x: Tensor) -> Codes | Unquantised:
+        """Return q(k | x), or e, for x (R, B, inputs)."""
+        e = self.encoder(x)
+        if self.codebook is None:
+            return Unquantised(e)
+        temperature = self.temperature if self.training else None
+        return Codes(e.unflatten(-1, (self.positions, -1)), self.codebook, temperature, self.rng)
+
+    def decode(self, z: Tensor) -> Tensor:
+        """Return what `likelihood` takes, (R, B, columns)."""
+        decoded: Tensor = self.decoder(z)
+        return decoded
+
+    def log_likelihood(self, x: Tensor, decoded: Tensor) -> Tensor:
+        """Log p(x | z), (R, B)."""
+        value: Tensor = self.likelihood(x, decoded)
+        return value
+
+    @property
+    def last_layers(self) -> tuple[Any, Any]:
+        """Of the encoder and of the decoder."""
+        return self.encoder.last, self.decoder.last
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "rng": None}
+
+
+def position_mcc(
+    a: ArrayLike,
+    b: ArrayLike,
+    positions: int,
+    measure: Callable[[NDArray[Any], NDArray[Any]], float] = mcc,
+) -> Array:
+    """Compare the latents of two runs position by position, as Willetts & Paige (2021, App. B) do.
+
+    Parameters
+    ----------
+    a, b : (N, P n) latents of the same rows, as `RelaxedVQVAE.transform` gives them.
+    positions : P.
+    measure : of two tables (N, n): the MCC, or `identifiable.metrics.weak_mcc`.
+
+    Returns
+    -------
+    (P,) values, of which the mean is what `RelaxedVQVAE.stability_` holds.
+
+    Examples
+    --------
+    >>> a = np.random.default_rng(0).normal(size=(500, 4))
+    >>> position_mcc(a, a[:, [1, 0, 2, 3]], 2).round(1), position_mcc(a, a[:, [2, 3, 0, 1]], 2).round(1)
+    (array([1., 1.]), array([0., 0.]))
+    """
+    one, other = (_by_position(np.asarray(v), positions) for v in (a, b))
+    return np.array([measure(p, q) for p, q in zip(one, other, strict=True)])
+
+
+def _by_position(latents: NDArray[Any], positions: int) -> NDArray[Any]:
+    """Turn (..., N, P n) into (P, ..., N, n)."""
+    if latents.ndim < 2 or latents.shape[-1] % positions:
+        raise DataError(f"Expected latents (N, P n) of P={positions} positions, got shape {latents.shape}.")
+    return np.moveaxis(latents.reshape(*latents.shape[:-1], positions, -1), -2, 0)
+
+
+# -- the estimator ------------------------------------------------------------------------
+
+
+class RelaxedVQVAE(VariationalAutoencoder):
+    """Relaxed VQ-VAE: every position of a grid has a code from a shared codebook, and a posterior over codes.
+
+    Nothing guarantees that its latents are identified: see the top of the module, and `certificate_`.
+
+    Parameters
+    ----------
+    n_latents : width n of a code; `transform` gives n numbers for each of the P positions.
+    n_codes : K, the size of the codebook.
+    quantised : False trains the baseline of the appendix: the encoder's numbers go to the decoder as they are.
+    temperature : of the relaxed draws in training.
+    positions : P, for rows that are no images.
+    n_restarts : autoencoders trained together in one batch; their agreement is `stability_`, the one with the best
+        held-out bound is kept.
+    random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
+    device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
+    verbose : 1 shows a progress bar on a terminal, 0 nothing.
+    likelihood : "gaussian" (columns are standardised inside; one learnt noise scale per column), "bernoulli" (values in
+        [0, 1]), "logistic" (pixels in {0, 1/255, ..., 1}) or "categorical" (whole numbers that name categories).
+    binarise : with "bernoulli": None takes values for probabilities, "threshold" cuts them at 1/2, "draw" draws a bit
+        for each anew at every step of training.
+    hidden, activation : layers of the encoder where there is no `net`; the decoder mirrors them.
+    net : "conv", or a `GridNet` that says its width: convolutions to a grid of a quarter of height and width. With it X
+        may hold images (N, h, w) or (N, h, w, c), and images come out, too.
+    max_steps, batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
+    patience : stop after this many records (of 100) without a better held-out bound in any restart; None: never.
+    checkpoint : a file from which an interrupted fit continues exactly; it is removed when the fit is done.
+
+    Attributes
+    ----------
+    module_ : the kept nets and their codebook.
+    grid_ : shape of the grid, (h', w') for images and (P,) for rows.
+    codebook_ : (K, n) the codes; None without quantisation.
+    mean_, scale_ : (d,) what the columns were standardised with.
+    image_shape_ : shape of an image, if `fit` was given images.
+    restart_scores_ : (R,) bound on held-out rows.
+    history_ : `History` of the training.
+    stability_, fit_status_ : agreement between restarts: MCC at each position, averaged over them.
+    certificate_ : `Certificate`: that nothing is guaranteed, and why.
+
+    Notes
+    -----
+    `transform` gives the posterior mean Σ_k q(k_p | x) c_k of every position, (N, P n), or e(x) without quantisation:
+    columns p n to (p + 1) n belong to position p, row by row of the grid. What the most probable codes stand for is
+    ``inverse_transform(codebook_[codes(X)].reshape(len(X), -1))``.
+
+    `score` without quantisation is log p(x | z = e(x)), no bound on log p(x): such a model has no law of z, and so
+    no `sample` either. With it, importance weights and the bound are those of all variational autoencoders here.
+
+    Examples
+    --------
+    >>> from identifiable.data import make_pinwheel
+    >>> s = make_pinwheel(1000, random_state=0)
+    >>> settings = dict(n_restarts=2, hidden=(32,), max_steps=100, random_state=0, verbose=0)
+    >>> model = RelaxedVQVAE(2, n_codes=16, positions=3, **settings).fit(s.x)
+    >>> model.transform(s.x).shape, model.codes(s.x).shape, model.codebook_.shape
+    ((1000, 6), (1000, 3), (16, 2))
+
+    References
+    ----------
+    van den Oord, Vinyals & Kavukcuoglu, Neural discrete representation learning, NeurIPS 2017.
+    Sønderby, Poole & Mnih, Continuous relaxation training of discrete latent variable image models, 2017.
+    Jang, Gu & Poole, Categorical reparameterization with Gumbel-softmax, ICLR 2017.
+    Willetts & Paige, I don't need u: identifiable non-linear ICA without side information, 2021, appendix B.
+    """
+
+    module_: Any
+
+    def __init__(
+        self,
+        n_latents: int = 2,
+        n_codes: int = 128,
+        *,
+        quantised: bool = True,
+        temperature: float = 0.5,
+        positions: int = 1,
+        n_restarts: int = 4,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "auto",
+        verbose: int = 1,
+        likelihood: str = "gaussian",
+        binarise: Literal["threshold", "draw"] | None = None,
+        hidden: Sequence[int] = (128, 128),
+        activation: str = "leaky_relu",
+        net: str | Architecture | None = None,
+        max_steps: int = 3000,
+        batch_size: int = 256,
+        learning_rate: float = 2e-3,
+        patience: int | None = 20,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.n_latents = n_latents
+        self.n_codes = n_codes
+        self.quantised = quantised
+        self.temperature = temperature
+        self.positions = positions
+        self.n_restarts = n_restarts
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+        self.likelihood = likelihood
+        self.binarise = binarise
+        self.hidden = hidden
+        self.activation = activation
+        self.net = net
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.patience = patience
+        self.checkpoint = checkpoint
+
+    @property
+    def grid_(self) -> tuple[int, ...]:
+        """Shape of the grid."""
+        check_is_fitted(self)
+        return self._grid
+
+    @property
+    def codebook_(self) -> Array | None:
+        """The codes (K, n); None without quantisation."""
+        check_is_fitted(self)
+        found = self.module_.codebook
+        return None if found is None else found.detach()[0].double().cpu().numpy()
+
+    @torch.no_grad()
+    def codes(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the number of the most probable code at every position, (N, h', w'), or (N, P) for rows."""
+        X = self._check_new_data(X)
+        if not self.quantised:
+            raise DataError("There are no codes with quantised=False. Fit with quantised=True.")
+        module, device = self._module_for(X)
+        parts = [module.encode(self._rows(x, device)[None]).logits[0].argmax(-1).cpu().numpy() for x in _blocks(X)]
+        return np.concatenate(parts).reshape(-1, *self._grid)
+
+    @property
+    def certificate_(self) -> Certificate:
+        """Say that no theorem guarantees these latents, and why."""
+        check_is_fitted(self)
+        if self.quantised:
+            grid = f" All {self._positions} positions share them." if self._positions > 1 else ""
+            why = Check(
+                name="P1",
+                statement="every component has full rank",
+                statistic=0.0,
+                threshold=None,
+                verdict="fails",
+                sentence=f"The decoder sees codes, which are points.{grid} Any invertible map of them, undone in the "
+                "decoder, gives x the same law. With the identity covariance that the posterior takes them to have, "
+                "they would all have the same variances, and (P2) would fail.",
+            )
+        else:
+            why = Check(
+                name="prior",
+                statement="the latents have a law of a known kind",
+                statistic=None,
+                threshold=None,
+                verdict="fails",
+                sentence="An autoencoder has no law of its latents: any invertible map of them, undone in the decoder, "
+                "fits as well.",
+            )
+        return self._certified(Certificate(Level.NONE, Level.NONE, "", (why,), (), (), None, None, True))
+
+    # -- the bound --------------------------------------------------------------------
+
+    def _prepare(self, module: CodeAutoencoder) -> Any:
+        prepared = super()._prepare(module)
+
+        def prepare(batch: Batch, step: Step) -> Batch:
+            module.rng = step.rng
+            return prepared(batch, step)  # type: ignore[no-any-return]
+
+        return prepare
+
+    def _divergence(self, module: Any, q: Any, z: Tensor, x: Tensor, rows: int) -> Tensor:
+        divergence: Tensor = q.divergence if self.quantised else z.new_zeros(z.shape[:2])
+        return divergence
+
+    def _log_prior(self, module: Any, z: Tensor, x: Tensor) -> Tensor:
+        """Log p(k_1, ..., k_P); 0 where there is no prior."""
+        return z.new_full(z.shape[:2], -module.positions * math.log(self.n_codes) if self.quantised else 0.0)
+
+    def _draw_latents(self, size: int, generator: np.random.RandomState) -> Array:
+        check_is_fitted(self)
+        codebook = self.codebook_
+        if codebook is None:
+            raise DataError("Without codes there is no law of the latents to draw from. Fit with quantised=True.")
+        z: Array = codebook[generator.randint(len(codebook), size=(size, self._positions))].reshape(size, -1)
+        return z
+
+    def _settle(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
+        """Compare the restarts position by position."""
+        each = [Stability.of(part) for part in _by_position(latents, self._positions)]
+        weak = [one.weak for one in each if one.weak is not None]
+        found = Stability(np.mean([one.pairwise for one in each], axis=0), np.mean(weak, axis=0) if weak else None)
+        return super()._settle(latents, found)
+
+    # -- nets ---------------------------------------------------------------------------
+
+    @property
+    def _grid(self) -> tuple[int, ...]:
+        net = self._architecture()
+        return net.grid if isinstance(net, GridNet) else (self.positions,)
+
+    @property
+    def _positions(self) -> int:
+        return math.prod(self._grid)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._positions * self.n_latents
+
+    def _architecture(self) -> Architecture:
+        if self.net is None:
+            return super()._architecture()
+        net = self.net if isinstance(self.net, GridNet) else GridNet()
+        return net.for_columns(self.n_features_in_, self.image_shape_)
+
+    def _build(self, members: int, rng: torch.Generator | None = None) -> CodeAutoencoder:
+        return CodeAutoencoder(
+            members,
+            self._n_inputs,
+            self.n_latents,
+            self._positions,
+            self.n_codes if self.quantised else None,
+            self._architecture(),
+            self._likelihood(members),
+            temperature=self.temperature,
+            rng=rng,
+        )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._require("n_codes", is_integer(self.n_codes, 2), "an integer >= 2")
+        self._require("quantised", isinstance(self.quantised, bool), "True or False")
+        self._require("temperature", is_real(self.temperature, 0), "a number > 0")
+        known = self.net is None or self.net == "conv" or isinstance(self.net, GridNet)
+        self._require("net", known, "None, 'conv' or a GridNet")
+        one = self.positions == 1 if self.net is not None else is_integer(self.positions, 1)
+        self._require("positions", one, "an integer >= 1, and 1 with a net: the image sets the grid")

@@ -1,0 +1,169 @@
+"""RademacherVAE: u is the sign pattern of a fixed projection, and the bound is one of the mixture's likelihood."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+from sklearn.datasets import load_digits
+
+from identifiable import DataError, Level, RademacherVAE, load, save
+
+pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
+
+QUICK = {"n_restarts": 2, "max_steps": 60, "batch_size": 64, "hidden": (16,), "random_state": 0, "verbose": 0}
+
+
+def rows(size=80, d=5, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.tanh(rng.normal(size=(size, 2)) @ rng.normal(size=(2, d))) + 0.2 * rng.normal(size=(size, d)) + 3
+
+
+@pytest.fixture(scope="module")
+def x():
+    return rows()  # fewer than 100: all of them are trained on
+
+
+@pytest.fixture(scope="module")
+def model(x):
+    return RademacherVAE(2, n_bits=3, **QUICK).fit(x)
+
+
+@pytest.fixture(scope="module")
+def linear(x):
+    """Without hidden layers the decoder is affine, and log p(x) is that of a Gaussian mixture."""
+    return RademacherVAE(2, n_bits=2, **QUICK | {"hidden": (), "max_steps": 300, "learning_rate": 0.02}).fit(x)
+
+
+# -- the hash -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+def test_cells_are_the_sign_pattern_of_the_projection(likelihood):
+    x = rows() if likelihood == "gaussian" else np.random.default_rng(0).uniform(size=(80, 5)) ** 3
+    model = RademacherVAE(2, n_bits=4, likelihood=likelihood, **QUICK).fit(x)
+    A = model.module_.signs[0].numpy()
+    assert A.shape == (5, 4)
+    assert set(np.unique(A)) == {-1.0, 1.0}
+    seen = (x - model.mean_) / model.scale_
+    bits = (seen - seen.mean(0)) @ A > 0
+    np.testing.assert_array_equal(model.cells(x), bits @ [1, 2, 4, 8])
+
+
+def test_cells_are_cones_around_the_mean(model, x):
+    centre = x.mean(0)
+    np.testing.assert_array_equal(model.cells(centre + 7 * (x - centre)), model.cells(x))
+    np.testing.assert_array_equal(model.cells(centre - 7 * (x - centre)), 7 - model.cells(x))
+
+
+def test_every_restart_has_a_projection_of_its_own_that_is_not_trained(model, x):
+    signs = model._restarts.signs
+    assert signs.shape == (2, 5, 3)
+    assert not torch.equal(signs[0], signs[1])
+    longer = RademacherVAE(2, n_bits=3, **QUICK | {"max_steps": 61}).fit(x)
+    assert torch.equal(longer._restarts.signs, signs)
+
+
+def test_weights_are_shares_with_one_row_added_to_each_cell(model, x):
+    count = np.bincount(model.cells(x), minlength=8)
+    np.testing.assert_allclose(model.mixture_.weights, (count + 1) / (80 + 8), rtol=1e-5)
+
+
+def test_the_prior_of_a_row_is_that_of_its_cell(model, x):
+    seen = torch.as_tensor((x - model.mean_) / model.scale_, dtype=torch.float32)[None]
+    u, law = model.cells(x), model.mixture_
+    log_share, mean, log_sd = (t[0].detach().numpy() for t in model.module_.prior(seen))
+    np.testing.assert_allclose(np.exp(log_share), law.weights[u], rtol=1e-4)
+    np.testing.assert_allclose(mean, law.means[u], rtol=1e-5)
+    np.testing.assert_allclose(np.exp(2 * log_sd), np.diagonal(law.covariances, axis1=1, axis2=2)[u], rtol=1e-4)
+
+
+# -- the bound ------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_the_divergence_in_closed_form_is_that_of_draws(model, x):
+    module = model.module_
+    seen = torch.as_tensor((x[:5] - model.mean_) / model.scale_, dtype=torch.float32)[None]
+    q = module.encode(seen)
+    exact = model._divergence(module, q, q.mean, seen, 80)
+    noise = torch.randn(20_000, 5, 2, generator=torch.Generator().manual_seed(0))
+    again = seen.expand(len(noise), -1, -1).reshape(1, -1, 5)
+    prior = model._log_prior(module, q.at(noise).reshape(1, -1, 2), again).reshape(len(noise), 5)
+    drawn = q.log_density(noise) - prior
+    error = drawn.std(0) / len(noise) ** 0.5
+    assert ((drawn.mean(0) - exact[0]).abs() < 5 * error).all()
+
+
+def test_the_bound_stays_below_the_likelihood_by_what_u_leaves_open(linear, x):
+    """Log p(x, u(x)) is known here, and is below log p(x): the posterior of the model is never certain of u."""
+    W, law = np.stack([linear.inverse_transform(e[None])[0] for e in np.eye(2)]), linear.mixture_
+    b = linear.inverse_transform(np.zeros((1, 2)))[0]
+    W = W - b
+    noise = linear.module_.log_noise.detach()[0, 0].double().exp().numpy() * linear.scale_
+    each = zip(law.weights, law.means, law.covariances, strict=True)
+    joint = np.stack(
+        [np.log(w) + multivariate_normal(m @ W + b, W.T @ c @ W + np.diag(noise**2)).logpdf(x) for w, m, c in each], 1
+    )
+    own = joint[np.arange(len(x)), linear.cells(x)]
+    bound, tighter = linear.score_samples(x), linear.score_samples(x, importance=True)
+    assert (bound <= tighter + 1e-9).all()
+    assert (tighter < own + 0.1).all()  # 32 draws
+    assert tighter.mean() < own.mean() + 0.01
+    assert tighter.mean() > own.mean() - 0.5
+    assert own.mean() < logsumexp(joint, axis=1).mean() - 0.01
+
+
+def test_training_raises_the_bound(x):
+    short, long = (RademacherVAE(2, n_bits=2, **QUICK | {"max_steps": steps}).fit(x).score(x) for steps in (1, 300))
+    assert long > short + 0.5
+
+
+# -- what a fit gives -----------------------------------------------------------------
+
+
+def test_samples_of_a_cell_have_its_mean(linear):
+    for cell in range(4):
+        drawn = linear.sample(20_000, random_state=0, cell=cell)
+        expected = linear.inverse_transform(linear.mixture_.means[[cell]])[0]
+        np.testing.assert_allclose(drawn.mean(0), expected, atol=5 * drawn.std() / 20_000**0.5)
+
+
+@pytest.mark.parametrize("cell", [-1, 8, 0.5])
+def test_a_cell_that_is_not_there_is_refused(model, cell):
+    with pytest.raises(DataError, match="cell must be a number from 0 to 7"):
+        model.sample(3, cell=cell)
+
+
+def test_a_file_keeps_the_projection(model, x, tmp_path):
+    save(model, tmp_path / "m.safetensors")
+    again = load(tmp_path / "m.safetensors", device="cpu")
+    np.testing.assert_array_equal(again.cells(x), model.cells(x))
+    np.testing.assert_array_equal(again.score_samples(x), model.score_samples(x))
+    np.testing.assert_array_equal(again.sample(5, random_state=0, cell=2), model.sample(5, random_state=0, cell=2))
+
+
+@pytest.mark.parametrize("binarise", [None, "draw", "threshold"])
+def test_images_in_images_out(binarise):
+    images = load_digits().images[:80] / 16
+    settings = QUICK | {"max_steps": 10, "n_restarts": 1, "likelihood": "bernoulli", "binarise": binarise}
+    model = RademacherVAE(3, n_bits=3, net="convnet", **settings).fit(images)
+    z = model.transform(images)
+    assert z.shape == (80, 3)
+    assert model.inverse_transform(z).shape == images.shape
+    assert model.sample(4, random_state=0).shape == (4, 8, 8)
+    assert np.isfinite(model.score_samples(images)).all()
+    assert len(np.unique(model.cells(images))) > 4
+
+
+def test_no_theorem_is_claimed(model):
+    found = model.certificate_
+    assert found.level == found.at_best == Level.NONE
+    assert found["u"].verdict == "fails"
+    assert found["agreement"].statistic == model.stability_.score
+
+
+@pytest.mark.parametrize("bits", [0, 17, 2.5])
+def test_numbers_of_bits_that_cannot_be_are_refused(x, bits):
+    with pytest.raises(ValueError, match="'n_bits' parameter of RademacherVAE must be an integer from 1 to 16"):
+        RademacherVAE(2, n_bits=bits, **QUICK).fit(x)
