@@ -19,6 +19,7 @@ import torch
 from joblib import Parallel, delayed
 
 from identifiable import (
+    IVAE,
     FactorialUnmixing,
     GMMFlow,
     IFlow,
@@ -27,6 +28,7 @@ from identifiable import (
     RawData,
     SegmentUnmixing,
     SparseUnmixing,
+    VaDE,
 )
 from identifiable.data import make_tcl
 from identifiable.metrics import mcc
@@ -34,6 +36,7 @@ from identifiable.metrics import mcc
 NEW_ROWS, SEGMENTS, N = 5000, 20, 5
 SIZES = [100, 200, 500, 1000, 2000]
 PAPER = {"flow": "autoregressive", "free_steps": 0, "n_components": 50, "batch_size": 256, "learning_rate": 1e-3}
+RANDOM = {"start": "random", "posterior": "diagonal", "max_steps": 20_000, "batch_size": 64, "learning_rate": 1e-3}
 METHODS = {
     "raw x": lambda seed: RawData(),
     "PCA": lambda seed: PrincipalComponents(N),
@@ -45,8 +48,11 @@ METHODS = {
     "GMMFlow": lambda seed: GMMFlow(N, random_state=seed, verbose=0),
     "GMMFlow, autoregressive": lambda seed: GMMFlow(N, flow="autoregressive", random_state=seed, verbose=0),
     "GMMFlow, as in the paper": lambda seed: GMMFlow(N, **PAPER, random_state=seed, verbose=0),
+    "VaDE": lambda seed: VaDE(N, 40, random_state=seed, verbose=0),
+    "VaDE, as in the paper": lambda seed: VaDE(N, 40, **RANDOM, random_state=seed, verbose=0),
     "SegmentUnmixing (u)": lambda seed: SegmentUnmixing(N, random_state=seed),
     "IFlow (u)": lambda seed: IFlow(N, random_state=seed, verbose=0),
+    "IVAE (u)": lambda seed: IVAE(N, random_state=seed, verbose=0),
 }
 QUICK = 6  # the last ones take longest, and go first
 
@@ -64,10 +70,10 @@ def one(size, method, seed, device):
     model.fit(sample.x, sample.u)
     row = {"size": size, "method": method, "seed": seed, "mcc": mcc(new.z, model.transform(new.x))}
     row |= {"seconds": time.perf_counter() - started, "agreement": model.stability_.score, "status": model.fit_status_}
-    if isinstance(model, GMMFlow):
+    if isinstance(model, GMMFlow | VaDE):
         row["restarts"] = json.dumps([mcc(new.z, z) for z in model.latents_of_restarts(new.x)])
         row["scores"] = json.dumps(model.restart_scores_.tolist())
-    if isinstance(model, GMMFlow | IFlow):
+    if isinstance(model, GMMFlow | IFlow | VaDE | IVAE):
         certificate = model.certificate_
         row |= {"level": str(certificate.level), "at best": str(certificate.at_best)}
         row["not held"] = " ".join(c.name for c in certificate.checks if c.verdict != "holds")
@@ -112,7 +118,7 @@ def restarts(frame: pd.DataFrame, method: str) -> pd.DataFrame:
 
 def correlations(frame: pd.DataFrame) -> None:
     """Print how far likelihood tells which restart is right, within draws."""
-    for method in (name for name in METHODS if name.startswith("GMMFlow") and name in set(frame["method"])):
+    for method in (name for name in METHODS if name.startswith(("GMMFlow", "VaDE")) and name in set(frame["method"])):
         every = restarts(frame, method)
         for size, own in every.groupby("size"):
             best = own.groupby("seed")["mcc"].max().mean()

@@ -390,6 +390,26 @@ def test_every_pixel_is_seen_and_drawn(rng, net):
         assert (decoder(normal(rng, 1, 200, 4))[0].std(0) > 0).all()
 
 
+@image_nets
+def test_a_smaller_image_is_the_upper_left_of_a_larger(rng, net):
+    """They are drawn by the same filters, and cut."""
+    z = normal(rng, 2, 5, 4)
+    large, small = (
+        dataclasses.replace(net, shape=shape).decoder(2, 4, math.prod(shape), rng=torch.Generator().manual_seed(0))
+        for shape in ((8, 8, 3), (7, 6, 3))
+    )
+    drawn = large.double()(z).unflatten(2, (8, 8, 3))
+    close(small.double()(z).unflatten(2, (7, 6, 3)), drawn[:, :, :7, :6])
+
+
+def test_the_shorter_side_grows_later():
+    net, sizes = ResNet((4, 32), width=1).decoder(2, 5, 128), []
+    for block in net.maps[:-1]:
+        block.register_forward_hook(lambda block, given, out: sizes.append(out.shape[2:]))
+    net(torch.zeros(2, 1, 5))
+    assert sizes == [(1, 2), (1, 4), (1, 8), (2, 16), (4, 32)]
+
+
 @pytest.mark.parametrize(("net", "rate"), [(Dense((64, 32)), 5e-3), (ConvNet(), 5e-3), (ResNet(), 2e-3)])
 def test_nets_learn_eight_images(net, rate):
     """Two stripes of a colour each, less the mean image: nothing is learnt that does not go through the latents."""
@@ -464,6 +484,7 @@ def test_resolve_finds_shapes():
         ("resnet", 9, DataError, "at least 4 x 4 pixels. These have 3 x 3; use net='mlp'"),
         (ResNet(width=0), 784, ValueError, "width must be a positive number of channels. Got 0"),
         (Dense((3, 0)), 9, ValueError, r"hidden must be a tuple of positive layer widths. Got \(3, 0\)"),
+        (Dense((True,)), 9, ValueError, r"hidden must be .* Got \(True,\)"),
         (Dense(64), 9, ValueError, "hidden must be a tuple of positive layer widths. Got 64"),
         (Dense((3,), [3]), 9, ValueError, r"decoder_hidden must be .* or None. Got \[3\]"),
         (Dense(activation="swish"), 9, ValueError, "activation must be one of .* Got 'swish'"),

@@ -26,11 +26,12 @@ from identifiable.estimators.auxiliary import Auxiliary
 from identifiable.estimators.base import Stability, resolve_device
 from identifiable.estimators.sparse_unmixing import Masks
 from identifiable.mixture import Mixture
+from identifiable.nets import ConvNet, Dense, ResNet
 from identifiable.train import History
 
 _RESULTS = {
-    c.__name__: c for c in (Auxiliary, ConditionalPrior, History, Masks, Mixture, Stability)
-}  # the small typed results an estimator may hold
+    c.__name__: c for c in (Auxiliary, ConditionalPrior, ConvNet, Dense, History, Masks, Mixture, ResNet, Stability)
+}  # the small typed values an estimator may hold
 
 
 def save(model: BaseEstimator, path: str | Path) -> None:

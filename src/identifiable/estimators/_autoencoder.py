@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from identifiable.densities import LOG_2PI, log_bernoulli, log_discretised_logistic, log_normal
-from identifiable.nets import Architecture
+from identifiable.nets import Architecture, set_rng
 from identifiable.train import Batch, Plan, Step, minimise
 
 LOG_NOISE_FLOOR = math.log(1e-3)  # of the decoder, in units of a column's standard deviation
@@ -224,7 +224,11 @@ def follow(
         value: Tensor = there.log() + back.log()
         return value
 
-    minimise(module, loss, [rows, by_row], plan, seed=seed, verbose=verbose)
+    def prepare(batch: Batch, step: Step) -> Batch:
+        set_rng(module, step.rng)
+        return batch
+
+    minimise(module, loss, [rows, by_row], plan, seed=seed, prepare=prepare, verbose=verbose)
     noise = module.log_noise
     if noise is not None and noise.requires_grad:
         with torch.no_grad():

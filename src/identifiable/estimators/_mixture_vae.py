@@ -23,7 +23,7 @@ import math
 import warnings
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ from identifiable.estimators._autoencoder import Autoencoder, Likelihood, Poster
 from identifiable.estimators._factorial_mixture import moments
 from identifiable.estimators._mixture_base import MixtureBase
 from identifiable.estimators._variational import Array, VariationalAutoencoder, _blocks
-from identifiable.estimators.base import is_integer, is_real
+from identifiable.estimators.base import hold_out, is_integer, is_real
 from identifiable.estimators.gmm_flow import FLATTEST, ROWS_PER_COMPONENT, GMMFlow
 from identifiable.mixture import Mixture
 from identifiable.nets import Architecture
@@ -49,7 +49,10 @@ STARTS = "auto", "flow", "autoencoder", "linear", "random"
 MOST_FLOWN = 20  # latents up to which a flow is the start
 FULL = 10  # latents up to which "auto" gives the posterior a full covariance
 MIXTURE_ROWS, EM_STEPS = 20_000, 60  # rows that a mixture starts from, and steps of EM
+FLOW_STEPS = 4000
+FIRST_BETA = 0.1
 NARROW = 0.1  # log of q's standard deviation after the autoencoder, beside that of the latents: log of this share
+FLAT = 1e-10  # variance of a direction, beside the largest, below which rows do not vary along it
 PULL = 1e-3  # on the latents of the autoencoder towards zero, which gives them a scale
 
 
@@ -103,9 +106,9 @@ class MixtureVAE(VariationalAutoencoder):
     """What VaDE and MFCVAE share: the bound, the start, clusters and samples, facet by facet."""
 
     bound: str
-    first_beta: float
+    first_beta: float | None
     start: str
-    pretrain_steps: int
+    pretrain_steps: int | None
     posterior: str
 
     module_: MixtureAutoencoder
@@ -119,7 +122,9 @@ class MixtureVAE(VariationalAutoencoder):
 
     @property
     def _first_beta(self) -> float:
-        return self.first_beta
+        if self.first_beta is not None:
+            return self.first_beta
+        return 1.0 if self._start in ("flow", "random") else FIRST_BETA
 
     # -- the bound --------------------------------------------------------------------
 
@@ -152,10 +157,17 @@ class MixtureVAE(VariationalAutoencoder):
         table = self.likelihood == "gaussian" and self.net is None and len(self._facets()) == 1
         return "flow" if table and self.n_latents <= min(MOST_FLOWN, self.n_features_in_) else "autoencoder"
 
+    @property
+    def _pretrain_steps(self) -> int:
+        if self.pretrain_steps is not None:
+            return self.pretrain_steps
+        return FLOW_STEPS if self._start == "flow" else self.max_steps
+
     def _started(self, X: FloatArray, seed: int, device: torch.device) -> MixtureAutoencoder:
         self.n_rows_ = len(X)
         fewest = ROWS_PER_COMPONENT * (self.n_latents + 1)
-        self.n_components_ = tuple(max(1, min(one.components, len(X) // fewest)) for one in self._facets())
+        rows = len(hold_out(len(X), seed)[0]) if self._start == "flow" else len(X)  # a flow holds out some of its own
+        self.n_components_ = tuple(max(1, min(one.components, rows // fewest)) for one in self._facets())
         rng = torch.Generator().manual_seed(seed)
         module = self._build(self.n_restarts, rng)
         module.xavier(rng)
@@ -177,8 +189,8 @@ class MixtureVAE(VariationalAutoencoder):
             device=str(device),
             verbose=self.verbose,
             n_components=self.n_components_[0],
-            free_steps=self.pretrain_steps,
-            max_steps=self.pretrain_steps,
+            free_steps=self._pretrain_steps,
+            max_steps=self._pretrain_steps,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)
@@ -190,7 +202,7 @@ class MixtureVAE(VariationalAutoencoder):
         base.load_state_dict(flow._restarts.base.state_dict())
         rows = self._rows(X, device, np.float32)
         targets = torch.as_tensor(latents, dtype=torch.float32, device=device)
-        plan = Plan(self.pretrain_steps, self.batch_size, self.learning_rate, clip=5.0)
+        plan = Plan(self._pretrain_steps, self.batch_size, self.learning_rate, clip=5.0)
         follow(module, rows, targets, plan, seed=seed, verbose=self.verbose)
         assert module.log_noise is not None
         # What the decoder's error is worth in latents, about: where q starts.
@@ -216,7 +228,7 @@ class MixtureVAE(VariationalAutoencoder):
             value: Tensor = error + PULL * z.square().mean((1, 2))
             return value
 
-        plan = Plan(self.pretrain_steps, self.batch_size, self.learning_rate, clip=1.0)
+        plan = Plan(self._pretrain_steps, self.batch_size, self.learning_rate, clip=1.0)
         prepare = self._prepare(module)
         minimise(module, loss, [rows], plan, seed=seed, prepare=prepare, capture=True, verbose=self.verbose)
         some = X[np.random.default_rng(seed).permutation(len(X))[:MIXTURE_ROWS]]
@@ -238,6 +250,14 @@ class MixtureVAE(VariationalAutoencoder):
         rows, _ = self._flat(X, self.image_shape_)
         self.free_mixtures_ = self._as_they_are(np.asarray(rows))
         return self
+
+    def mixtures_of_restarts(self, facet: int = 0) -> tuple[Mixture, ...]:
+        """Return the mixture that every restart has learnt, at hand after `fit`, and not saved."""
+        check_is_fitted(self)
+        if self._restarts is None:
+            raise DataError("The restarts are not kept in a file: fit the model to have them.")
+        base = cast(MixtureAutoencoder, self._restarts).bases[facet]
+        return tuple(cast(MixtureBase, base).mixture(r) for r in range(self.n_restarts))
 
     def _cluster_probabilities(self, X: ArrayLike, facet: int) -> FloatArray:
         """q(u | x) of eq. (5), (N, K), components as numbered in the mixture."""
@@ -329,9 +349,12 @@ class MixtureVAE(VariationalAutoencoder):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._require("bound", self.bound in BOUNDS, f"one of {BOUNDS}")
-        self._require("first_beta", is_real(self.first_beta, 0), "a number > 0")
+        self._require("first_beta", self.first_beta is None or is_real(self.first_beta, 0), "a number > 0 or None")
         self._require("start", self.start in STARTS, f"one of {STARTS}")
-        self._require("pretrain_steps", is_integer(self.pretrain_steps, 1), "an integer >= 1")
+        flows = self.start != "flow" or self.likelihood == "gaussian"
+        self._require("start", flows, "one of ('auto', 'autoencoder', 'linear', 'random') unless likelihood='gaussian'")
+        known = self.pretrain_steps is None or is_integer(self.pretrain_steps, 1)
+        self._require("pretrain_steps", known, "an integer >= 1 or None")
         self._require("posterior", self.posterior in ("auto", "full", "diagonal"), "'auto', 'full' or 'diagonal'")
 
 
@@ -340,7 +363,13 @@ def _principal(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
     centre = rows.mean(0)
     covariance = torch.cov(rows.double().mT)
     values, vectors = torch.linalg.eigh(covariance)
-    scaled = vectors[:, -n:].flip(-1) / values[-n:].flip(0).clamp(min=1e-12).sqrt()
+    rank = int((values > FLAT * values[-1]).sum())
+    if n > rank:
+        raise DataError(
+            f"start='linear' finds at most as many latents as X has rank: n_latents={n}, rank={rank}. Lower n_latents, "
+            "or use start='autoencoder'."
+        )
+    scaled = vectors[:, -n:].flip(-1) / values[-n:].flip(0).sqrt()
     return centre, scaled.to(rows)
 
 

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm, qmc
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from identifiable.data.sample import FloatArray
@@ -208,6 +209,7 @@ class VariationalAutoencoder(Columns):
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> FloatArray:
         """Draw n_samples observations from the model, the noise of p(x | z) included: rows, or images."""
+        check_is_fitted(self)
         generator = check_random_state(random_state)
         return self._emit(self._draw_latents(n_samples, generator), generator)
 

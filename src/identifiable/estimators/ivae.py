@@ -38,7 +38,7 @@ from identifiable.certify import Certificate
 from identifiable.data.sample import FloatArray
 from identifiable.densities import log_normal
 from identifiable.errors import DataError
-from identifiable.estimators._autoencoder import LOG_NOISE_FLOOR, Posterior, follow
+from identifiable.estimators._autoencoder import HALF_GREY, LOG_NOISE_FLOOR, Posterior, follow
 from identifiable.estimators._columns import Columns
 from identifiable.estimators._given_u import GivenU, PriorGivenU, rows_of
 from identifiable.estimators._ivae_nets import Nets
@@ -455,6 +455,8 @@ class IVAE(Columns, GivenU):
             B, bias = B / (p * (1 - p)), np.log(p / (1 - p))
         elif self.likelihood == "categorical":
             B, bias = B / p, np.log(p)
+        elif self.likelihood == "logistic":
+            bias = centre - HALF_GREY
         module.out.copy_(torch.as_tensor(B))
         decoder.bias.copy_(torch.as_tensor(bias))
 

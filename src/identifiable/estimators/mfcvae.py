@@ -48,8 +48,9 @@ class MFCVAE(MixtureVAE):
     device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
     verbose : 1 shows a progress bar on a terminal, 0 nothing.
     progressive : open the facets one after the other, over the first 0.7 of training, which then takes all its steps.
-    bound, start, pretrain_steps, posterior, likelihood, binarise, hidden, activation, net, max_steps, batch_size,
-        learning_rate, patience, checkpoint : as in `VaDE`; with several facets q is diagonal, and no flow is a start.
+    bound, first_beta, start, pretrain_steps, posterior, likelihood, binarise, hidden, activation, net, max_steps,
+        batch_size, learning_rate, patience, checkpoint : as in `VaDE`. With several facets q is diagonal, and no flow
+        is a start.
 
     Attributes
     ----------
@@ -92,9 +93,9 @@ class MFCVAE(MixtureVAE):
         verbose: int = 1,
         progressive: bool = False,
         bound: str = "single-sample",
-        first_beta: float = 1.0,
+        first_beta: float | None = None,
         start: str = "auto",
-        pretrain_steps: int = 1500,
+        pretrain_steps: int | None = None,
         posterior: str = "auto",
         likelihood: str = "gaussian",
         binarise: Literal["threshold", "draw"] | None = None,
@@ -196,7 +197,7 @@ class MFCVAE(MixtureVAE):
         @torch.no_grad()
         def prepare(batch: Batch, step: Step) -> Batch:
             for j, one in enumerate(module.facets):
-                module.gate[..., one.latents] = opened(j, len(module.facets), step.number / self.max_steps)
+                module.gate[..., one.latents] = opened(j, len(module.facets), (step.number + 1) / self.max_steps)
             return prepared(batch, step)  # type: ignore[no-any-return]
 
         return prepare
@@ -215,7 +216,8 @@ class MFCVAE(MixtureVAE):
         self._require("n_components", each or is_integer(K, 1), f"an integer >= 1, or {count} of them")
         self._require("progressive", isinstance(self.progressive, bool), "True or False")
         if count != 1:
-            self._require("start", self.start != "flow", "one of ('auto', 'autoencoder', 'random') with several facets")
+            starts = ("auto", "autoencoder", "linear", "random")
+            self._require("start", self.start in starts, f"one of {starts} with several facets")
             self._require("posterior", self.posterior != "full", "'auto' or 'diagonal' with several facets")
 
 

@@ -42,7 +42,7 @@ from identifiable.errors import DataError
 from identifiable.estimators._autoencoder import Likelihood
 from identifiable.estimators._variational import Array, VariationalAutoencoder, _blocks
 from identifiable.estimators.base import is_integer, is_real
-from identifiable.metrics import mcc
+from identifiable.metrics import agreement, mcc
 from identifiable.nets import Architecture, BatchNorm, Conv, ConvTranspose
 from identifiable.nets.architectures import _ImageNet
 from identifiable.nets.images import Shape, to_maps, to_rows
@@ -371,7 +371,7 @@ class RelaxedVQVAE(VariationalAutoencoder):
     image_shape_ : shape of an image, if `fit` was given images.
     restart_scores_ : (R,) bound on held-out rows.
     history_ : `History` of the training.
-    stability_, fit_status_ : agreement between restarts: MCC at each position, averaged over them.
+    stability_, fit_status_ : agreement between restarts: the MCC at each position, averaged over positions.
     certificate_ : `Certificate`: that nothing is guaranteed, and why.
 
     Notes
@@ -380,8 +380,8 @@ class RelaxedVQVAE(VariationalAutoencoder):
     columns p n to (p + 1) n belong to position p, row by row of the grid. What the most probable codes stand for is
     ``inverse_transform(codebook_[codes(X)].reshape(len(X), -1))``.
 
-    `score` without quantisation is log p(x | z = e(x)), no bound on log p(x): such a model has no law of z, and so
-    no `sample` either. With it, importance weights and the bound are those of all variational autoencoders here.
+    `score` is the bound by 32 true draws of codes. Without quantisation it is log p(x | z = e(x)), which is no bound on
+    log p(x): such a model has no law of z, and nothing to `sample` from.
 
     Examples
     --------
@@ -520,15 +520,21 @@ class RelaxedVQVAE(VariationalAutoencoder):
         codebook = self.codebook_
         if codebook is None:
             raise DataError("Without codes there is no law of the latents to draw from. Fit with quantised=True.")
-        z: Array = codebook[generator.randint(len(codebook), size=(size, self._positions))].reshape(size, -1)
+        z: Array = codebook[generator.randint(len(codebook), size=(size, self._positions))].reshape(
+            size, self._n_features_out
+        )
         return z
 
     def _settle(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
-        """Compare the restarts position by position."""
-        each = [Stability.of(part) for part in _by_position(latents, self._positions)]
-        weak = [one.weak for one in each if one.weak is not None]
-        found = Stability(np.mean([one.pairwise for one in each], axis=0), np.mean(weak, axis=0) if weak else None)
-        return super()._settle(latents, found)
+        """Compare the restarts position by position; with several, by strong MCC alone."""
+        if self._positions == 1:
+            return super()._settle(latents)
+        finite = np.isfinite(latents).all(axis=(1, 2))
+        pairwise = np.zeros((len(latents), len(latents)))
+        if finite.any():
+            each = [agreement(part[finite]) for part in _by_position(latents, self._positions)]
+            pairwise[np.ix_(finite, finite)] = np.mean(each, axis=0)
+        return super()._settle(latents, Stability(pairwise))
 
     # -- nets ---------------------------------------------------------------------------
 

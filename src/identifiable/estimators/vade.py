@@ -36,10 +36,15 @@ class VaDE(MixtureVAE):
     device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
     verbose : 1 shows a progress bar on a terminal, 0 nothing.
     bound : "single-sample", equation (6) of Willetts & Paige, or "factorised", equation (5), which is lower.
+    first_beta : weight of the divergence of q when training starts; it goes to 1 over the first half. With less than 1
+        latents find out what they are for before they have to pay for it. None: 1 after a flow and for a random start,
+        else 0.1.
     start : "flow": nets and mixture first learn what `GMMFlow` finds; "autoencoder": nets are trained without a prior
-        first, and the mixture is fitted to their latents; "random". "auto": "flow" for Gaussian columns and at most 20
-        latents unless a `net` is given, else "autoencoder".
-    pretrain_steps : steps of training before the bound, where there is some; a flow takes them three times.
+        first, and a mixture is fitted to their latents; "linear": the same, while the latents are held to the principal
+        components, which gives all restarts the same way to go; "random". "auto": "flow" for Gaussian columns and at
+        most 20 latents unless a `net` is given, else "autoencoder".
+    pretrain_steps : steps before those with the bound; a flow takes them twice, and as many to be learnt. None: 4000
+        for a flow, else `max_steps`.
     posterior : "full" or "diagonal" covariance of q; "auto": full up to 10 latents.
     likelihood : "gaussian" (columns are standardised inside; one learnt noise scale per column), "bernoulli" (values in
         [0, 1]), "logistic" (pixels in {0, 1/255, ..., 1}) or "categorical" (whole numbers that name categories).
@@ -92,9 +97,9 @@ class VaDE(MixtureVAE):
         device: str = "auto",
         verbose: int = 1,
         bound: str = "single-sample",
-        first_beta: float = 1.0,
+        first_beta: float | None = None,
         start: str = "auto",
-        pretrain_steps: int = 1500,
+        pretrain_steps: int | None = None,
         posterior: str = "auto",
         likelihood: str = "gaussian",
         binarise: Literal["threshold", "draw"] | None = None,

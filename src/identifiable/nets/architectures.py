@@ -90,7 +90,7 @@ class Dense(Architecture):
             members,
             widths,
             activation=self.activation,
-            dropout=0.0,
+            dropout=self.dropout,
             dropout_after=self.dropout_after,
             rng=rng,
         )

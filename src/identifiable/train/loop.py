@@ -56,7 +56,7 @@ def minimise(
     prepare : (batch, step) -> the batch to use, called before each step, for what changes outside the gradient.
     capture : on a GPU, record the step once and replay it, which is many times faster for small nets. The loss must
         then be the same function of the batch, the annealed quantities, the module and draws from `step.rng` at every
-        step: no `step.number`, no constraints. What else changes, `prepare` puts into the batch or the module's buffers.
+        step: no `step.number`, no constraints. What else changes, `prepare` puts into the batch or into buffers.
     checkpoint : a file to continue from if it exists, and to write to on the way. A fit that is killed and started
         again with the same arguments ends with the same parameters, bit for bit.
     problem : what else the loss depends on, in words: a checkpoint of another problem is refused.
