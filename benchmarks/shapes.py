@@ -1,6 +1,6 @@
 """Do five fits of VaDE find the same latents, where the model is not quite true?
 
-    python benchmarks/shapes.py [--sets pinwheel parallelograms-1 ...] [--methods VaDE ...] [--first-seed 0] [--csv FILE]
+    python benchmarks/shapes.py [--sets pinwheel ...] [--methods VaDE ...] [--seeds 1] [--first-seed 0] [--csv FILE]
 
 The shapes of Kivva et al. (2022, App. J.3.2): a pinwheel of 3 arms and 3 draws of 3 noisy parallelograms, 5000 rows,
 2 latents, 3 components, 5 fits, all 10 pairs of which are compared on 5000 new rows: weak and strong MCC, and

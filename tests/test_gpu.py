@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from identifiable import PDGMM, VAE, FactorialUnmixing, GMMFlow, SparseUnmixing, load, save
-from identifiable.data import make_pdgmm, make_segments, make_tcl
+from identifiable import PDGMM, VAE, FactorialUnmixing, GMMFlow, SparseUnmixing, VaDE, load, save
+from identifiable.data import load_digits, make_pdgmm, make_segments, make_tcl
 from identifiable.metrics import mcc
 from identifiable.train import Anneal, Plan, minimise
 
@@ -106,3 +106,30 @@ def test_a_flow_over_a_mixture(flow):
     linear = FactorialUnmixing(n_components=20, n_restarts=1, random_state=0).fit(sample.x)
     assert model.score(sample.x) > linear.score(sample.x) + 0.03
     np.testing.assert_allclose(model.inverse_transform(model.transform(sample.x)), sample.x, atol=1e-6)
+
+
+@pytest.mark.parametrize("net", ["mlp", "convnet"])
+def test_a_recorded_step_draws_anew_and_a_fit_is_repeatable(net):
+    """Noise, dropped units and bits are drawn inside the step that is recorded; convolutions must add in one order."""
+    x = load_digits().x
+    settings = {"likelihood": "bernoulli", "binarise": "draw", "net": net, "pretrain_steps": 20, "max_steps": 60}
+    fits = [VaDE(3, 5, n_restarts=2, random_state=0, device="cuda", verbose=0, **settings).fit(x) for _ in range(2)]
+    np.testing.assert_array_equal(*(m.latents_of_restarts(x) for m in fits))
+    other = VaDE(3, 5, n_restarts=2, random_state=1, device="cuda", verbose=0, **settings).fit(x)
+    assert not np.array_equal(fits[0].transform(x), other.transform(x))
+
+
+def test_every_replay_of_a_recorded_step_has_its_own_noise():
+    module = torch.nn.Module()
+    module.w = torch.nn.Parameter(torch.zeros(1, 1, device="cuda"))
+    seen = torch.zeros(50, device="cuda")
+    module.register_buffer("count", torch.zeros(1, dtype=torch.int64, device="cuda"))
+
+    def loss(batch, step):
+        noise = torch.randn((), generator=step.rng, device="cuda")
+        seen.index_copy_(0, module.count, noise[None])
+        module.count.add_(1)
+        return (module.w - batch[0]).square().mean(1) + 0 * noise
+
+    minimise(module, loss, [torch.ones(8, device="cuda")], Plan(50), capture=True)
+    assert len(set(seen.tolist())) == 50

@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from identifiable import DataError, RecoveryWarning, estimators, load, save
 from identifiable.estimators import (
     IVAE,
+    MFCVAE,
     PDGMM,
     VAE,
     BetaTCVAE,
@@ -29,6 +30,7 @@ from identifiable.estimators import (
     SegmentUnmixing,
     SparseUnmixing,
     TwoStage,
+    VaDE,
 )
 from identifiable.estimators.base import LatentModel
 
@@ -47,6 +49,8 @@ ESTIMATORS = [
     VAE(**QUICK),
     BetaVAE(**QUICK),
     BetaTCVAE(**QUICK),
+    VaDE(**QUICK, n_components=3, start="autoencoder", pretrain_steps=10),
+    MFCVAE(**QUICK, n_latents=2, n_components=2, facets=2, pretrain_steps=10),
     RademacherVAE(**QUICK, n_bits=3),
     RelaxedVQVAE(**QUICK, n_codes=8),
     TwoStage(**QUICK, sparse_steps=20, sparse_hidden=(4,)),

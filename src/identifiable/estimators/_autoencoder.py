@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from identifiable.densities import LOG_2PI, log_bernoulli, log_discretised_logistic, log_normal
+from identifiable.flows import SmoothLeakyFlow
 from identifiable.nets import Architecture, set_rng
 from identifiable.train import Batch, Plan, Step, minimise
 
@@ -126,6 +127,44 @@ class Posterior:
         return -0.5 * (noise.square() + LOG_2PI).sum(-1) - self.log_sd.sum(-1)
 
 
+class LeakyLayers(nn.Module):
+    """t = f(x): affine maps h <- h A_l + b_l, and between them, unit by unit, a leaky ReLU with a slope of its own.
+
+    What a `SmoothLeakyFlow` becomes where it is sharp, and its inverse, as plain nets. φ(h) of such a flow is the leaky
+    ReLU less (1 - a) log 2 / β, but for h near 0.
+    """
+
+    def __init__(self, members: int, n: int, depth: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(n).repeat(members, depth, 1, 1))
+        self.bias = nn.Parameter(torch.zeros(members, depth, 1, n))
+        self.log_slope = nn.Parameter(torch.zeros(members, depth - 1, 1, n))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (R, B, n) to (R, B, n)."""
+        for layer in range(self.weight.shape[1]):
+            if layer > 0:
+                x = torch.where(x > 0, x, x * self.log_slope[:, layer - 1].exp())
+            x = torch.baddbmm(self.bias[:, layer], x, self.weight[:, layer])
+        return x
+
+    @torch.no_grad()
+    def be(self, flow: SmoothLeakyFlow, *, inverse: bool = False) -> None:
+        """Take over the maps of a flow, or of its inverse."""
+        A, b = flow.weight.double(), flow.biases.double()[:, :, None]
+        offset = ((1 - flow.log_slope.double().exp()) * math.log(2) / flow.beta.double())[:, :, None]
+        offset = torch.cat([torch.zeros_like(offset[:, :1]), offset], 1)
+        slopes = flow.log_slope[:, :, None]
+        if inverse:
+            back = torch.linalg.inv(A)
+            A, b, slopes = back.flip(1), (offset - b @ back).flip(1), -slopes.flip(1)
+        else:
+            b = b - offset @ A
+        self.weight.copy_(A)
+        self.bias.copy_(b)
+        self.log_slope.copy_(slopes)
+
+
 class Autoencoder(nn.Module):
     """Encoder x -> q(z | x), decoder z -> p(x | z); R members.
 
@@ -136,6 +175,7 @@ class Autoencoder(nn.Module):
     likelihood : `Likelihood` of the columns.
     full : q has a full covariance.
     bypass : latents and columns also get a linear map of what goes in, zero at the start, beside what the nets say.
+    bends : leaky layers between the latents and these linear maps, which are the identity at the start; 0 for none.
     """
 
     lower: Tensor | None
@@ -150,10 +190,13 @@ class Autoencoder(nn.Module):
         *,
         full: bool = False,
         bypass: bool = False,
+        bends: int = 0,
         rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.n, self.likelihood = n, likelihood
+        self.bent_in = LeakyLayers(members, n, bends) if bends else None
+        self.bent_out = LeakyLayers(members, n, bends) if bends else None
         self.encoder = net.encoder(members, inputs, 2 * n + (n * n if full else 0), rng=rng)
         self.decoder = net.decoder(members, n, likelihood.columns, rng=rng)
         self.into = nn.Parameter(torch.zeros(members, inputs, n)) if bypass else None
@@ -163,14 +206,19 @@ class Autoencoder(nn.Module):
     def encode(self, x: Tensor) -> Posterior:
         """Return q(z | x) for x (R, B, inputs)."""
         h, n = self.encoder(x), self.n
-        mean = h[..., :n] if self.into is None else h[..., :n] + torch.bmm(x, self.into)
+        mean = h[..., :n]
+        if self.into is not None:
+            beside = torch.bmm(x, self.into)
+            mean = mean + (beside if self.bent_in is None else self.bent_in(beside))
         below = None if self.lower is None else h[..., 2 * n :].unflatten(-1, (n, n)) * self.lower[0]
         return Posterior(mean, h[..., n : 2 * n].clamp(*LOG_SD), below)
 
     def decode(self, z: Tensor) -> Tensor:
         """Return what `likelihood` takes, (R, B, columns)."""
         decoded: Tensor = self.decoder(z)
-        return decoded if self.out is None else decoded + torch.bmm(z, self.out)
+        if self.out is None:
+            return decoded
+        return decoded + torch.bmm(z if self.bent_out is None else self.bent_out(z), self.out)
 
     def log_likelihood(self, x: Tensor, decoded: Tensor) -> Tensor:
         """Log p(x | z), (R, B)."""

@@ -34,12 +34,13 @@ from torch import Tensor, nn
 from identifiable.certify import Certificate, Decoder, kivva
 from identifiable.data.sample import FloatArray
 from identifiable.errors import DataError, RecoveryWarning
-from identifiable.estimators._autoencoder import Autoencoder, Likelihood, Posterior, follow
+from identifiable.estimators._autoencoder import Autoencoder, Likelihood, Posterior
 from identifiable.estimators._factorial_mixture import moments
 from identifiable.estimators._mixture_base import MixtureBase
-from identifiable.estimators._variational import Array, VariationalAutoencoder, _blocks
+from identifiable.estimators._variational import BLOCK, Array, VariationalAutoencoder, _blocks
 from identifiable.estimators.base import hold_out, is_integer, is_real
-from identifiable.estimators.gmm_flow import FLATTEST, ROWS_PER_COMPONENT, GMMFlow
+from identifiable.estimators.gmm_flow import DEPTH, FLATTEST, ROWS_PER_COMPONENT, GMMFlow
+from identifiable.flows import SmoothLeakyFlow
 from identifiable.mixture import Mixture
 from identifiable.nets import Architecture
 from identifiable.train import Batch, Plan, Step, minimise
@@ -50,6 +51,7 @@ MOST_FLOWN = 20  # latents up to which a flow is the start
 FULL = 10  # latents up to which "auto" gives the posterior a full covariance
 MIXTURE_ROWS, EM_STEPS = 20_000, 60  # rows that a mixture starts from, and steps of EM
 FLOW_STEPS = 4000
+LEAST_NOISE = 3e-3  # that training starts with after a flow
 FIRST_BETA = 0.1
 NARROW = 0.1  # log of q's standard deviation after the autoencoder, beside that of the latents: log of this share
 FLAT = 1e-10  # variance of a direction, beside the largest, below which rows do not vary along it
@@ -78,10 +80,11 @@ class MixtureAutoencoder(Autoencoder):
         *,
         full: bool,
         bypass: bool,
+        bends: int,
         rng: torch.Generator | None,
     ) -> None:
         n = facets[-1].latents.stop
-        super().__init__(members, inputs, n, net, likelihood, full=full, bypass=bypass, rng=rng)
+        super().__init__(members, inputs, n, net, likelihood, full=full, bypass=bypass, bends=bends, rng=rng)
         self.facets = facets
         self.bases = nn.ModuleList(
             MixtureBase(members, one.components, one.latents.stop - one.latents.start, diagonal=True) for one in facets
@@ -181,7 +184,7 @@ class MixtureVAE(VariationalAutoencoder):
         return module
 
     def _start_at_flow(self, module: MixtureAutoencoder, X: FloatArray, seed: int, device: torch.device) -> None:
-        """Find the latents by exact likelihood first: `GMMFlow`; nets learn its maps, and take its mixture."""
+        """Find the latents by exact likelihood first: nets start at the maps and the mixture of `GMMFlow`."""
         flow = GMMFlow(
             self.n_latents,
             n_restarts=self.n_restarts,
@@ -194,19 +197,50 @@ class MixtureVAE(VariationalAutoencoder):
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)
-            latents = flow.fit(X).latents_of_restarts(X)
-        finite = np.isfinite(latents).all((1, 2))
-        latents[~finite] = latents[finite][0]  # `fit` has seen to it that one is
-        assert flow._restarts is not None
-        base = module.bases[0]
-        base.load_state_dict(flow._restarts.base.state_dict())
+            flow.fit(X)
+        self._take_over(module, flow)
         rows = self._rows(X, device, np.float32)
-        targets = torch.as_tensor(latents, dtype=torch.float32, device=device)
-        plan = Plan(self._pretrain_steps, self.batch_size, self.learning_rate, clip=5.0)
-        follow(module, rows, targets, plan, seed=seed, verbose=self.verbose)
-        assert module.log_noise is not None
-        # What the decoder's error is worth in latents, about: where q starts.
-        module.widen(float(module.log_noise.detach().mean()) - 0.5)
+        module.eval()
+        with torch.no_grad():
+            some = rows[:BLOCK].expand(self.n_restarts, -1, -1)
+            error = (module.decode(module.encode(some).mean) - some).square().mean(1, keepdim=True).sqrt()
+            assert module.log_noise is not None
+            module.log_noise.copy_(error.log().clamp(min=math.log(LEAST_NOISE)))
+            module.widen(module.log_noise.mean((1, 2))[:, None].expand(-1, module.n))
+        found = [p for part in (module.bent_in, module.bent_out, module.bases) for p in part.parameters()]  # type: ignore[union-attr]
+        for parameter in found:
+            parameter.requires_grad_(False)  # first learn how sure x is of z
+
+        def loss(batch: Batch, step: Step) -> Tensor:
+            noise = torch.randn((*batch[0].shape[:-1], module.n), generator=step.rng, device=device)
+            return -self._bound(module, batch[0], noise, len(rows)) / batch[0].shape[-1]
+
+        plan = Plan(max(1, self._pretrain_steps // 2), self.batch_size, self.learning_rate, clip=1.0)
+        prepare = self._prepare(module)
+        minimise(module, loss, [rows], plan, seed=seed, prepare=prepare, capture=True, verbose=self.verbose)
+        for parameter in found:
+            parameter.requires_grad_(True)
+
+    @torch.no_grad()
+    def _take_over(self, module: MixtureAutoencoder, flow: GMMFlow) -> None:
+        """Let encoder and decoder be the maps of the flow and its inverse; nets add nothing at first."""
+        kept = flow._restarts
+        assert kept is not None
+        assert isinstance(kept.flow, SmoothLeakyFlow)
+        assert module.bent_in is not None
+        assert module.bent_out is not None
+        assert module.into is not None
+        assert module.out is not None
+        module.bases[0].load_state_dict(kept.base.state_dict())
+        module.bent_in.be(kept.flow)
+        module.bent_out.be(kept.flow, inverse=True)
+        module.into.copy_(torch.as_tensor(flow.vectors_ / flow.sizes_))
+        module.out.copy_(torch.as_tensor((flow.vectors_ * flow.sizes_).T))
+        encoder, decoder = module.last_layers
+        encoder.weight[..., : module.n] = 0
+        encoder.bias[..., : module.n] = 0
+        decoder.weight.zero_()
+        decoder.bias.zero_()
 
     def _start_at_autoencoder(
         self, module: MixtureAutoencoder, X: FloatArray, seed: int, device: torch.device, rng: torch.Generator
@@ -343,6 +377,7 @@ class MixtureVAE(VariationalAutoencoder):
             self._likelihood(members),
             full=full and len(facets) == 1,
             bypass=self._start == "flow",
+            bends=DEPTH["leaky"] if self._start == "flow" else 0,
             rng=rng,
         )
 

@@ -28,6 +28,7 @@ from identifiable.train import Anneal, Batch, History, Plan, Step, minimise
 
 Array = NDArray[np.float64]
 DRAWS = 32  # per row in `score`
+HALF = 0.5  # share of the training in which the weight of the divergence goes to 1
 BLOCK = 4096  # rows that go through a net at once outside training
 
 
@@ -69,8 +70,9 @@ class VariationalAutoencoder(Columns):
             self.batch_size,
             self.learning_rate,
             clip=1.0,
-            patience=self.patience if self._watched else None,
-            anneal={"beta": Anneal(self._first_beta, 1.0, until=0.5)},
+            patience=self.patience,
+            settled=self._settled,
+            anneal={"beta": Anneal(self._first_beta, 1.0, until=HALF)},
         )
         self.history_ = minimise(
             module,
@@ -78,7 +80,7 @@ class VariationalAutoencoder(Columns):
             [rows],
             plan,
             seed=seed,
-            criterion=criterion if self._watched else None,
+            criterion=criterion,
             prepare=self._prepare(module),
             capture=True,
             checkpoint=self.checkpoint,
@@ -127,9 +129,9 @@ class VariationalAutoencoder(Columns):
         return 1.0
 
     @property
-    def _watched(self) -> bool:
-        """Whether the bound of held-out rows can stop the training: not while the model itself changes."""
-        return True
+    def _settled(self) -> float:
+        """Return the share of training after which the model and its loss no longer change."""
+        return 0.0 if self._first_beta == 1 else HALF
 
     def _kept(self) -> int:
         """Return the restart to keep: the one with the highest bound on held-out rows."""

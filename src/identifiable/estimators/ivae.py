@@ -101,6 +101,7 @@ class IVAE(Columns, GivenU):
     family_, table_ : what "auto" became.
     noise_ : (d,) standard deviation of the decoder's noise in the units of the data; Gaussian only.
     law_ : `ConditionalPrior`, the law of the latents in each group of u, with bootstrap copies.
+    restart_scores_ : (R,) bound on held-out rows.
     history_ : `History` of the training.
     stability_, fit_status_ : agreement between restarts.
     certificate_ : `Certificate`: what is identified, and why.
@@ -122,6 +123,7 @@ class IVAE(Columns, GivenU):
 
     module_: Nets
     history_: History
+    restart_scores_: Array
     _restarts: Nets | None = None
 
     def __init__(
@@ -227,15 +229,16 @@ class IVAE(Columns, GivenU):
             seed=seed,
             criterion=criterion,
             prepare=prepare,
+            capture=self.posterior_sees_u,
             checkpoint=self.checkpoint,
             problem=self._problem(),
             verbose=self.verbose,
         )
         with torch.no_grad():
             latents = module.posterior(seen, self._pull(module, u_seen)).mean.double().cpu().numpy()
-            likely = -criterion().nan_to_num(torch.inf).cpu().numpy()
+            self.restart_scores_ = -criterion().nan_to_num(torch.inf).double().cpu().numpy()
         self._settle(latents)
-        self._restarts, self.module_ = module, select_member(module, int(np.argmax(likely)))
+        self._restarts, self.module_ = module, select_member(module, int(np.argmax(self.restart_scores_)))
         if self.checkpoint is not None:
             Path(self.checkpoint).unlink(missing_ok=True)
         z = np.asarray(self._means(X[train]), dtype=np.float64)  # without u: what x itself says
@@ -263,6 +266,23 @@ class IVAE(Columns, GivenU):
             pull = self._pull(module, None if given is None else given[None, part])
             blocks.append(module.posterior(self._rows(X[part], device)[None], pull).mean[0].cpu().numpy())
         return np.concatenate(blocks)
+
+    @torch.no_grad()
+    def latents_of_restarts(self, X: ArrayLike, u: Any = None) -> Array:
+        """Return the posterior means (R, N, n) of every restart, which are at hand after `fit`, and not saved."""
+        X = self._check_new_data(X)
+        module = self._restarts
+        if module is None:
+            raise DataError("The restarts are not kept in a file: fit the model to have them.")
+        bias = module.last_layers[0].bias
+        given = None if u is None else self._u_tensor(u, len(X), bias.device)
+        found = []
+        for start in range(0, len(X), BLOCK):
+            part = slice(start, start + BLOCK)
+            x = self._rows(X[part], bias.device, np.float32).expand(len(bias), -1, -1)
+            own = None if given is None else given[part].expand(len(bias), *given[part].shape)
+            found.append(module.posterior(x, self._pull(module, own)).mean.double().cpu().numpy())
+        return np.concatenate(found, 1)
 
     @torch.no_grad()
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:

@@ -47,7 +47,7 @@ class MFCVAE(MixtureVAE):
     random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
     device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
     verbose : 1 shows a progress bar on a terminal, 0 nothing.
-    progressive : open the facets one after the other, over the first 0.7 of training, which then takes all its steps.
+    progressive : open the facets one after the other, over the first 0.7 of training.
     bound, first_beta, start, pretrain_steps, posterior, likelihood, binarise, hidden, activation, net, max_steps,
         batch_size, learning_rate, patience, checkpoint : as in `VaDE`. With several facets q is diagonal, and no flow
         is a start.
@@ -186,8 +186,9 @@ class MFCVAE(MixtureVAE):
         return tuple(Facet(slice(a, b), int(k)) for (a, b), k in zip(pairwise(ends), numbers, strict=True))
 
     @property
-    def _watched(self) -> bool:
-        return not self.progressive
+    def _settled(self) -> float:
+        open_at = OPEN_BY + OPENING if self.progressive and len(self._facets()) > 1 else 0.0
+        return max(super()._settled, open_at)
 
     def _prepare(self, module: MixtureAutoencoder) -> Any:
         prepared = super()._prepare(module)

@@ -7,6 +7,7 @@ A *member* is one of R restarts. Every parameter and buffer carries the member a
 import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
@@ -20,14 +21,14 @@ BLOCK = 8192  # rows that go through a net at once outside training
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
-    "leaky_relu": lambda h: F.leaky_relu(h, 0.2),
-    "leaky_relu_0.1": lambda h: F.leaky_relu(h, 0.1),
-    "leaky_relu_0.01": lambda h: F.leaky_relu(h, 0.01),
+    "leaky_relu": partial(F.leaky_relu, negative_slope=0.2),
+    "leaky_relu_0.1": partial(F.leaky_relu, negative_slope=0.1),
+    "leaky_relu_0.01": partial(F.leaky_relu, negative_slope=0.01),
     "elu": F.elu,
     "silu": F.silu,
     "gelu": F.gelu,
     "tanh": torch.tanh,
-    "identity": lambda h: h,
+    "identity": nn.Identity(),
 }
 
 

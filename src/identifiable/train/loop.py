@@ -52,7 +52,7 @@ def minimise(
     plan : steps, learning rate, annealing, patience.
     seed : fixes batches and noise; with the module's start it fixes the result, bit for bit, on one device.
     criterion : () -> (R,), lower is better, on held-out data and never on the truth. Each member ends with the
-        parameters of its best record. Leave it out when the loss itself is annealed: records are then not comparable.
+        parameters of its best record. Where the loss itself is annealed, records are comparable from `plan.settled` on.
     prepare : (batch, step) -> the batch to use, called before each step, for what changes outside the gradient.
     capture : on a GPU, record the step once and replay it, which is many times faster for small nets. The loss must
         then be the same function of the batch, the annealed quantities, the module and draws from `step.rng` at every
@@ -86,7 +86,7 @@ def minimise(
     annealed = {name: torch.zeros((), device=run.device) for name in plan.anneal}
     total, counted = torch.zeros(run.members, device=run.device), 0
     advance = _Captured(run, loss, annealed) if capture and run.device.type == "cuda" else partial(_advance, run, loss)
-    with _progress(plan, verbose) as bar:
+    with _progress(plan, verbose) as bar, torch.backends.cudnn.flags(deterministic=True):
         task = bar.add_task("fit", total=plan.steps, completed=run.step, value="")
         while run.step < plan.steps and not (plan.patience and run.stale >= plan.patience):
             run.set_rate(plan.rate(run.step))
@@ -104,7 +104,8 @@ def minimise(
                 run.seconds = time.monotonic() - started
                 module.eval()
                 with torch.no_grad():
-                    run.note(record, criterion() if criterion is not None else None)
+                    settled = run.step >= plan.settled * plan.steps
+                    run.note(record, criterion() if criterion is not None and settled else None)
                 total, counted = torch.zeros_like(total), 0
                 bar.update(task, completed=run.step, value=f"loss {min(record['loss']):.4g}")
                 if path is not None and time.monotonic() - saved >= plan.checkpoint_seconds:
