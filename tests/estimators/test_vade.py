@@ -19,7 +19,7 @@ from identifiable.estimators._autoencoder import Posterior
 from identifiable.estimators._mixture_base import MixtureBase
 from identifiable.estimators._mixture_vae import BOUNDS, STARTS
 from identifiable.estimators.base import Stability
-from identifiable.metrics import clustering_accuracy, mcc
+from identifiable.metrics import clustering_accuracy
 from identifiable.nets import ConvNet, Dense, ResNet, select_member
 from identifiable.train.state import Run
 
@@ -313,35 +313,33 @@ def test_draws_have_the_moments_of_their_cluster():
 
 
 def bent(seed, size=1500):
-    """Four clusters in the plane, far apart, seen through a curved map: rows, latents and clusters."""
+    """Four clusters in the plane, far apart, seen through a curved map: rows and clusters."""
     rng = np.random.default_rng(seed)
     A, B = rng.normal(size=(2, 2, 5))
     u = rng.choice(4, size, p=[0.4, 0.3, 0.2, 0.1])
     means = np.array([[-3.0, -3.0], [3.0, -3.0], [-3.0, 3.0], [3.0, 3.0]])
     z = means[u] + np.array([[0.6, 0.3], [0.3, 0.6], [0.6, 0.6], [0.4, 0.5]])[u] * rng.normal(size=(size, 2))
-    return np.tanh(z / 2 @ A) + 0.3 * z @ B + 0.05 * rng.normal(size=(size, 5)), z, u
+    return np.tanh(z / 2 @ A) + 0.3 * z @ B + 0.05 * rng.normal(size=(size, 5)), u
 
 
 @pytest.fixture(scope="module", params=["autoencoder", "flow", "linear"])
 def fitted(request):
-    x, z, u = bent(0)
+    x, u = bent(0)
     settings = SHORT | {"pretrain_steps": 30 if request.param == "flow" else 150}
-    return VaDE(2, 4, start=request.param, n_restarts=2, random_state=0, verbose=0, **settings).fit(x), x, z, u
+    return VaDE(2, 4, start=request.param, n_restarts=2, random_state=0, verbose=0, **settings).fit(x), x, u
 
 
 def test_clusters_are_found_without_labels(fitted):
-    model, x, z, u = fitted
+    model, x, u = fitted
     assert clustering_accuracy(u, model.predict(x)) > 0.98
     np.testing.assert_allclose(model.mixture_.weights, [0.4, 0.3, 0.2, 0.1], atol=0.04)
     assert (np.diff(model.mixture_.weights) <= 0).all()
-    new, _, u_new = bent(0, 500)  # the same map
+    new, u_new = bent(0, 500)  # the same map
     assert clustering_accuracy(u_new, model.predict(new)) > 0.98
-    if model.start == "flow":
-        assert mcc(z, model.transform(x)) > max(0.95, mcc(z, PCA(2).fit_transform(x)))
 
 
 def test_what_a_cluster_draws_is_of_that_cluster(fitted):
-    model, x, _, _ = fitted
+    model, x, _ = fitted
     for k in range(4):
         drawn = model.sample(400, random_state=k, component=k)
         assert (model.predict(drawn) == k).mean() > 0.95
@@ -353,7 +351,7 @@ def test_what_a_cluster_draws_is_of_that_cluster(fitted):
 
 
 def test_memberships_are_probabilities(fitted):
-    model, x, _, _ = fitted
+    model, x, _ = fitted
     p = model.predict_proba(x)
     assert p.shape == (1500, 4)
     assert p.min() >= 0
@@ -364,7 +362,7 @@ def test_memberships_are_probabilities(fitted):
 
 
 def test_the_certificate_looks_at_the_clusters_as_they_are(fitted):
-    model, x, _, _ = fitted
+    model, x, _ = fitted
     (law,) = model.free_mixtures_
     z, u, order = model.transform(x), model.predict(x), np.argsort(-law.weights)
     for k in range(4):
@@ -383,7 +381,7 @@ def test_the_certificate_looks_at_the_clusters_as_they_are(fitted):
 
 
 def test_the_best_restart_is_kept(fitted):
-    model, x, _, _ = fitted
+    model, x, _ = fitted
     every, kept = model.latents_of_restarts(x), int(np.argmax(model.restart_scores_))
     assert every.shape == (2, 1500, 2)
     np.testing.assert_allclose(every[kept], model.transform(x), atol=1e-4)
@@ -469,6 +467,22 @@ def test_a_flow_start_is_at_the_maps_and_the_mixture_of_the_flow(x):
         back = module.decode(torch.as_tensor(found)).numpy() * model.scale_ + model.mean_
     kept = int(np.argmax(flow.restart_scores_))
     np.testing.assert_allclose(back[kept], flow.inverse_transform(flow.transform(x)), atol=0.05)
+
+
+def test_a_flow_that_failed_is_replaced_by_the_best(x, monkeypatch):
+    whole = GMMFlow._train
+
+    def failing(self, *args):
+        model = whole(self, *args)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter[0] = torch.nan
+        return model
+
+    monkeypatch.setattr(GMMFlow, "_train", failing)
+    model = VaDE(2, 4, **TINY | {"start": "flow", "n_restarts": 3}).fit(x)
+    assert np.isfinite(model.restart_scores_).all()
+    assert np.isfinite(model.latents_of_restarts(x)).all()
 
 
 def test_what_auto_becomes(x):

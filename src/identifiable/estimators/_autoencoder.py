@@ -15,7 +15,7 @@ from identifiable.nets import Architecture, set_rng
 from identifiable.train import Batch, Plan, Step, minimise
 
 LOG_NOISE_FLOOR = math.log(1e-3)  # of the decoder, in units of a column's standard deviation
-LOG_SD = -10.0, 5.0  # of the encoder
+LOG_SD = -12.0, 5.0  # of the encoder
 FIRST_LOG_LOGISTIC = math.log(0.1)  # scale of a pixel in [0, 1] where training starts
 HALF_GREY = 0.5
 
@@ -148,6 +148,20 @@ class LeakyLayers(nn.Module):
             x = torch.baddbmm(self.bias[:, layer], x, self.weight[:, layer])
         return x
 
+    def spread(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Return f(x), and L (R, B, n, n), L L' the covariance of f(x + e @ noise), e ~ N(0, I), to first order.
+
+        noise is (R, k, n), k >= n.
+        """
+        turned = noise[:, None]
+        for layer in range(self.weight.shape[1]):
+            if layer > 0:
+                slope = torch.where(x > 0, torch.ones_like(x), self.log_slope[:, layer - 1].exp())
+                x, turned = x * slope, turned * slope[:, :, None]
+            x = torch.baddbmm(self.bias[:, layer], x, self.weight[:, layer])
+            turned = turned @ self.weight[:, layer, None]
+        return x, cholesky(turned.mT @ turned)
+
     @torch.no_grad()
     def be(self, flow: SmoothLeakyFlow, *, inverse: bool = False) -> None:
         """Take over the maps of a flow, or of its inverse."""
@@ -165,6 +179,26 @@ class LeakyLayers(nn.Module):
         self.log_slope.copy_(slopes)
 
 
+def cholesky(C: Tensor) -> Tensor:
+    """Return lower triangular L, L L' = C, for small positive definite C (..., n, n); a recorded step may hold it.
+
+    >>> C = torch.tensor([[4.0, 2.0], [2.0, 5.0]])
+    >>> cholesky(C)
+    tensor([[2., 0.],
+            [1., 2.]])
+    """
+    n = C.shape[-1]
+    columns: list[Tensor] = []
+    for j in range(n):
+        rest = C[..., j]
+        for done in columns:
+            rest = rest - done * done[..., j : j + 1]
+        root = rest[..., j : j + 1].clamp(min=1e-20).sqrt()
+        below = torch.arange(n, device=C.device) >= j
+        columns.append(torch.where(below, rest / root, torch.zeros_like(rest)))
+    return torch.stack(columns, -1)
+
+
 class Autoencoder(nn.Module):
     """Encoder x -> q(z | x), decoder z -> p(x | z); R members.
 
@@ -176,6 +210,7 @@ class Autoencoder(nn.Module):
     full : q has a full covariance.
     bypass : latents and columns also get a linear map of what goes in, zero at the start, beside what the nets say.
     bends : leaky layers between the latents and these linear maps, which are the identity at the start; 0 for none.
+        q then starts with the covariance of the noise of x, seen through them.
     """
 
     lower: Tensor | None
@@ -206,12 +241,18 @@ class Autoencoder(nn.Module):
     def encode(self, x: Tensor) -> Posterior:
         """Return q(z | x) for x (R, B, inputs)."""
         h, n = self.encoder(x), self.n
-        mean = h[..., :n]
-        if self.into is not None:
-            beside = torch.bmm(x, self.into)
-            mean = mean + (beside if self.bent_in is None else self.bent_in(beside))
+        mean, log_sd = h[..., :n], h[..., n : 2 * n]
         below = None if self.lower is None else h[..., 2 * n :].unflatten(-1, (n, n)) * self.lower[0]
-        return Posterior(mean, h[..., n : 2 * n].clamp(*LOG_SD), below)
+        if self.into is not None and self.bent_in is not None and self.log_noise is not None:
+            noise = self.log_noise.clamp(min=LOG_NOISE_FLOOR).exp().mT * self.into
+            beside, L = self.bent_in.spread(torch.bmm(x, self.into), noise)
+            own = torch.diagonal(L, dim1=-2, dim2=-1)
+            mean, log_sd = mean + beside, log_sd + own.log()
+            if below is not None and self.lower is not None:
+                below = below + L / own[..., None] * self.lower[0]
+        elif self.into is not None:
+            mean = mean + torch.bmm(x, self.into)
+        return Posterior(mean, log_sd.clamp(*LOG_SD), below)
 
     def decode(self, z: Tensor) -> Tensor:
         """Return what `likelihood` takes, (R, B, columns)."""

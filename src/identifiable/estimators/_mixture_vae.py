@@ -42,7 +42,7 @@ from identifiable.estimators.base import hold_out, is_integer, is_real
 from identifiable.estimators.gmm_flow import DEPTH, FLATTEST, ROWS_PER_COMPONENT, GMMFlow
 from identifiable.flows import SmoothLeakyFlow
 from identifiable.mixture import Mixture
-from identifiable.nets import Architecture
+from identifiable.nets import Architecture, select_members
 from identifiable.train import Batch, Plan, Step, minimise
 
 BOUNDS = "single-sample", "factorised"
@@ -206,7 +206,6 @@ class MixtureVAE(VariationalAutoencoder):
             error = (module.decode(module.encode(some).mean) - some).square().mean(1, keepdim=True).sqrt()
             assert module.log_noise is not None
             module.log_noise.copy_(error.log().clamp(min=math.log(LEAST_NOISE)))
-            module.widen(module.log_noise.mean((1, 2))[:, None].expand(-1, module.n))
         found = [p for part in (module.bent_in, module.bent_out, module.bases) for p in part.parameters()]  # type: ignore[union-attr]
         for parameter in found:
             parameter.requires_grad_(False)  # first learn how sure x is of z
@@ -224,8 +223,10 @@ class MixtureVAE(VariationalAutoencoder):
     @torch.no_grad()
     def _take_over(self, module: MixtureAutoencoder, flow: GMMFlow) -> None:
         """Let encoder and decoder be the maps of the flow and its inverse; nets add nothing at first."""
-        kept = flow._restarts
-        assert kept is not None
+        assert flow._restarts is not None
+        likely = flow.restart_scores_
+        best = int(np.argmax(likely))  # takes the place of a restart that failed
+        kept = select_members(flow._restarts, [r if np.isfinite(likely[r]) else best for r in range(len(likely))])
         assert isinstance(kept.flow, SmoothLeakyFlow)
         assert module.bent_in is not None
         assert module.bent_out is not None
@@ -237,10 +238,9 @@ class MixtureVAE(VariationalAutoencoder):
         module.into.copy_(torch.as_tensor(flow.vectors_ / flow.sizes_))
         module.out.copy_(torch.as_tensor((flow.vectors_ * flow.sizes_).T))
         encoder, decoder = module.last_layers
-        encoder.weight[..., : module.n] = 0
-        encoder.bias[..., : module.n] = 0
-        decoder.weight.zero_()
-        decoder.bias.zero_()
+        for layer in (encoder, decoder):
+            layer.weight.zero_()
+            layer.bias.zero_()
 
     def _start_at_autoencoder(
         self, module: MixtureAutoencoder, X: FloatArray, seed: int, device: torch.device, rng: torch.Generator

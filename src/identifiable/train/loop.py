@@ -86,7 +86,7 @@ def minimise(
     annealed = {name: torch.zeros((), device=run.device) for name in plan.anneal}
     total, counted = torch.zeros(run.members, device=run.device), 0
     advance = _Captured(run, loss, annealed) if capture and run.device.type == "cuda" else partial(_advance, run, loss)
-    with _progress(plan, verbose) as bar, torch.backends.cudnn.flags(deterministic=True):
+    with _progress(plan, verbose) as bar, _one_order():
         task = bar.add_task("fit", total=plan.steps, completed=run.step, value="")
         while run.step < plan.steps and not (plan.patience and run.stale >= plan.patience):
             run.set_rate(plan.rate(run.step))
@@ -113,6 +113,17 @@ def minimise(
                     saved = time.monotonic()
     module.eval()
     return _finish(run, path, fingerprint)
+
+
+@contextmanager
+def _one_order() -> Iterator[None]:
+    """Let convolutions on a GPU add up in the same order every time."""
+    before = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.deterministic = before
 
 
 def _advance(run: Run, loss: Loss, batch: Batch, step: Step) -> tuple[Constrained, Tensor]:
