@@ -452,7 +452,7 @@ def test_a_start_from_an_autoencoder_begins_with_its_mixture(x):
 
 
 def test_a_flow_start_is_at_the_maps_and_the_mixture_of_the_flow(x):
-    settings = QUICK | {"pretrain_steps": 20, "max_steps": 1, "learning_rate": 1e-4}
+    settings = QUICK | {"pretrain_steps": 20, "max_steps": 1, "learning_rate": 1e-6}
     model = VaDE(2, 4, hidden=(16,), **settings).fit(x)
     module = model._started(x, 5, CPU)
     flow = GMMFlow(2, n_restarts=2, random_state=5, verbose=0, n_components=4, free_steps=20, max_steps=20).fit(x)

@@ -1,6 +1,7 @@
 """Columns and pixels: how the rows of a table, or images, go into an autoencoder and come out of it."""
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any, Literal
 
 import numpy as np
@@ -41,7 +42,7 @@ class Columns(LatentModel):
     net: str | Architecture | None = None
     max_steps: int
     batch_size: int
-    learning_rate: float
+    learning_rate: float | None
     patience: int | None
     checkpoint: Any
 
@@ -150,6 +151,12 @@ class Columns(LatentModel):
             channels=shape[2] if len(shape) == 3 else 1,
         )
 
+    @property
+    def _rate(self) -> float:
+        """Return the learning rate."""
+        assert self.learning_rate is not None
+        return self.learning_rate
+
     def _check_nets(self) -> None:
         """Check the parameters that all autoencoders share."""
         self._require("likelihood", self.likelihood in LIKELIHOODS, f"one of {LIKELIHOODS}")
@@ -161,7 +168,8 @@ class Columns(LatentModel):
         self._require("activation", self.activation in ACTIVATIONS, f"one of {sorted(ACTIVATIONS)}")
         self._require("max_steps", is_integer(self.max_steps, 1), "an integer >= 1")
         self._require("batch_size", is_integer(self.batch_size, 2), "an integer >= 2")
-        self._require("learning_rate", is_real(self.learning_rate, 0), "a number > 0")
+        unset = self.learning_rate is None and signature(type(self)).parameters["learning_rate"].default is None
+        self._require("learning_rate", unset or is_real(self.learning_rate, 0), "a number > 0")
         self._require("patience", self.patience is None or is_integer(self.patience, 1), "an integer >= 1 or None")
         if self.checkpoint is not None:
             self._require("random_state", is_integer(self.random_state, 0), "an integer when checkpoint is given")

@@ -51,6 +51,7 @@ MOST_FLOWN = 20  # latents up to which a flow is the start
 FULL = 10  # latents up to which "auto" gives the posterior a full covariance
 MIXTURE_ROWS, EM_STEPS = 20_000, 60  # rows that a mixture starts from, and steps of EM
 FLOW_STEPS = 4000
+RATE, RATE_AFTER_FLOW = 2e-3, 3e-5  # the noise is then small, and so must steps be
 LEAST_NOISE = 3e-3  # that training starts with after a flow
 FIRST_BETA = 0.1
 NARROW = 0.1  # log of q's standard deviation after the autoencoder, beside that of the latents: log of this share
@@ -161,6 +162,12 @@ class MixtureVAE(VariationalAutoencoder):
         return "flow" if table and self.n_latents <= min(MOST_FLOWN, self.n_features_in_) else "autoencoder"
 
     @property
+    def _rate(self) -> float:
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return RATE_AFTER_FLOW if self._start == "flow" else RATE
+
+    @property
     def _pretrain_steps(self) -> int:
         if self.pretrain_steps is not None:
             return self.pretrain_steps
@@ -214,8 +221,8 @@ class MixtureVAE(VariationalAutoencoder):
             noise = torch.randn((*batch[0].shape[:-1], module.n), generator=step.rng, device=device)
             return -self._bound(module, batch[0], noise, len(rows)) / batch[0].shape[-1]
 
-        plan = Plan(max(1, self._pretrain_steps // 2), self.batch_size, self.learning_rate, clip=1.0)
-        prepare = self._prepare(module)
+        plan = Plan(max(1, self._pretrain_steps // 2), self.batch_size, self._rate, clip=1.0)
+        prepare = self._prepare(module, plan.steps)
         minimise(module, loss, [rows], plan, seed=seed, prepare=prepare, capture=True, verbose=self.verbose)
         for parameter in found:
             parameter.requires_grad_(True)
@@ -262,8 +269,8 @@ class MixtureVAE(VariationalAutoencoder):
             value: Tensor = error + PULL * z.square().mean((1, 2))
             return value
 
-        plan = Plan(self._pretrain_steps, self.batch_size, self.learning_rate, clip=1.0)
-        prepare = self._prepare(module)
+        plan = Plan(self._pretrain_steps, self.batch_size, self._rate, clip=1.0)
+        prepare = self._prepare(module, plan.steps)
         minimise(module, loss, [rows], plan, seed=seed, prepare=prepare, capture=True, verbose=self.verbose)
         some = X[np.random.default_rng(seed).permutation(len(X))[:MIXTURE_ROWS]]
         z = torch.as_tensor(self._of_restarts(module, some), dtype=torch.float32, device=device)
@@ -274,16 +281,8 @@ class MixtureVAE(VariationalAutoencoder):
 
     # -- what a fit gives ---------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Any:
-        """Train `n_restarts` autoencoders at once on X (N, d), or on images (N, h, w) or (N, h, w, c). y is ignored.
-
-        A tenth of the rows (1000 at most) is held out: their bound stops the training, chooses among the restarts, and
-        the restarts are compared on them. With fewer than 100 rows all of them serve for both.
-        """
-        super().fit(X)
-        rows, _ = self._flat(X, self.image_shape_)
-        self.free_mixtures_ = self._as_they_are(np.asarray(rows))
-        return self
+    def _look_at(self, X: FloatArray) -> None:
+        self.free_mixtures_ = self._as_they_are(X)
 
     def mixtures_of_restarts(self, facet: int = 0) -> tuple[Mixture, ...]:
         """Return the mixture that every restart has learnt, at hand after `fit`, and not saved."""

@@ -68,7 +68,7 @@ class VariationalAutoencoder(Columns):
         plan = Plan(
             self.max_steps,
             self.batch_size,
-            self.learning_rate,
+            self._rate,
             clip=1.0,
             patience=self.patience,
             settled=self._settled,
@@ -81,7 +81,7 @@ class VariationalAutoencoder(Columns):
             plan,
             seed=seed,
             criterion=criterion,
-            prepare=self._prepare(module),
+            prepare=self._prepare(module, self.max_steps),
             capture=True,
             checkpoint=self.checkpoint,
             problem=self._problem(),
@@ -92,6 +92,7 @@ class VariationalAutoencoder(Columns):
         self._settle(self._of_restarts(module, X[held]))
         self._restarts = module
         self.module_ = select_member(module, self._kept())
+        self._look_at(X[train])
         if self.checkpoint is not None:
             Path(self.checkpoint).unlink(missing_ok=True)
         return self
@@ -114,8 +115,8 @@ class VariationalAutoencoder(Columns):
         """Build the nets at their start, for the training rows X."""
         return self._build(self.n_restarts, torch.Generator().manual_seed(seed)).to(device)
 
-    def _prepare(self, module: Any) -> Any:
-        """Return what is done before each step: here, let nets that drop units out draw from the source of the run."""
+    def _prepare(self, module: Any, steps: int) -> Any:
+        """Return what is done before each of these steps: let nets that drop units draw from the source of the run."""
 
         def prepare(batch: Batch, step: Step) -> Batch:
             set_rng(module, step.rng)
@@ -127,6 +128,9 @@ class VariationalAutoencoder(Columns):
     def _first_beta(self) -> float:
         """Return the weight of the divergence when training starts; it goes to 1 over the first half."""
         return 1.0
+
+    def _look_at(self, X: FloatArray) -> None:
+        """Note what else is to be known of the training rows."""
 
     @property
     def _settled(self) -> float:

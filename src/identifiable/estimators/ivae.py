@@ -46,11 +46,12 @@ from identifiable.estimators.base import is_real, resolve_device
 from identifiable.estimators.iflow import IFlow
 from identifiable.estimators.sparse_unmixing import Reduction
 from identifiable.nets import Architecture, in_precision_of, select_member, set_rng
-from identifiable.train import Batch, History, Plan, Step, minimise
+from identifiable.train import Anneal, Batch, History, Plan, Step, minimise
 
 Array = NDArray[np.float64]
 
 FIRST_NOISE = 0.3  # where a learnt one starts
+FIRST_BETA, HALF = 0.1, 0.5  # weight of the divergence where a net starts at random; it is 1 after half of the training
 SURE, UNSURE = -2.0, 0.0  # log sd of the encoder's factor at the start, continuous and discrete columns
 DRAWS = 32  # per row in `score`
 BLOCK = 4096  # rows that go through a net at once outside training
@@ -86,7 +87,8 @@ class IVAE(Columns, GivenU):
         The last three are estimated on batches, and q must be diagonal. None: the bound itself.
     hidden, activation : layers of the encoder; the decoder mirrors them. Both have a linear map beside them.
     net : a name ("mlp", "convnet", "resnet", "arch1", ...) or an `identifiable.nets.Architecture` in the place of
-        both, without linear maps. With it X may hold images (N, h, w) or (N, h, w, c), and images come out, too.
+        both, without linear maps; training then starts with a tenth of the divergence. With it X may hold images
+        (N, h, w) or (N, h, w, c), and images come out, too.
     max_steps, batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
     patience : stop after this many records (of 100) without a better held-out bound in any restart; None: never.
     resolve : also find the linear map A that Theorem 1 leaves, by linear ICA on the sufficient statistics:
@@ -200,18 +202,18 @@ class IVAE(Columns, GivenU):
         rng = torch.Generator().manual_seed(seed)
         noise = torch.randn((members, len(held), self.n_latents), generator=rng).to(device)
 
-        def bound(x: Tensor, u: Tensor, noise: Tensor) -> Tensor:
+        def bound(x: Tensor, u: Tensor, noise: Tensor, beta: Tensor | float = 1.0) -> Tensor:
             q = module.posterior(x, self._pull(module, u))
             z = q.at(noise)
             likelihood = module.log_likelihood(x, module.decode(z))
             if self.weights is None:
-                return likelihood - module.divergence(q, u)
+                return likelihood - beta * module.divergence(q, u)
             return self._weighted(module, likelihood, q, z, u, len(train))
 
         def loss(batch: Batch, step: Step) -> Tensor:
             x, u = self._seen(batch[0], step.rng), batch[1]
             noise = torch.randn((*x.shape[:-1], self.n_latents), generator=step.rng, device=device)
-            return -bound(x, u, noise).mean(1) / x.shape[-1]
+            return -bound(x, u, noise, step.annealed["beta"]).mean(1) / x.shape[-1]
 
         def criterion() -> Tensor:
             return -bound(seen, u_seen, noise).mean(1)
@@ -220,7 +222,16 @@ class IVAE(Columns, GivenU):
             set_rng(module, step.rng)
             return batch
 
-        plan = Plan(self.max_steps, self.batch_size, self.learning_rate, clip=1.0, patience=self.patience)
+        first = 1.0 if self.net is None else FIRST_BETA
+        plan = Plan(
+            self.max_steps,
+            self.batch_size,
+            self._rate,
+            clip=1.0,
+            patience=self.patience,
+            settled=0.0 if first == 1 else HALF,
+            anneal={"beta": Anneal(first, 1.0, until=HALF)},
+        )
         self.history_ = minimise(
             module,
             loss,
@@ -499,7 +510,7 @@ class IVAE(Columns, GivenU):
                     module.prior.log_scales[r] = torch.as_tensor(0.5 * np.log((squares + 1) / (size + 1)))
                     if module.prior.means is not None:
                         module.prior.means[r] = torch.as_tensor(mean)
-        plan = Plan(max(1, self.max_steps // 2), self.batch_size, self.learning_rate, clip=5.0)
+        plan = Plan(max(1, self.max_steps // 2), self.batch_size, self._rate, clip=5.0)
         rows, own = (torch.as_tensor(v, dtype=torch.float32, device=device) for v in (e, latents))
         follow(module, rows, own, plan, seed=seed, verbose=self.verbose)
 

@@ -104,7 +104,7 @@ class MFCVAE(MixtureVAE):
         net: str | Architecture | None = None,
         max_steps: int = 3000,
         batch_size: int = 256,
-        learning_rate: float = 2e-3,
+        learning_rate: float | None = None,
         patience: int | None = 20,
         checkpoint: str | Path | None = None,
     ) -> None:
@@ -190,15 +190,15 @@ class MFCVAE(MixtureVAE):
         open_at = OPEN_BY + OPENING if self.progressive and len(self._facets()) > 1 else 0.0
         return max(super()._settled, open_at)
 
-    def _prepare(self, module: MixtureAutoencoder) -> Any:
-        prepared = super()._prepare(module)
+    def _prepare(self, module: MixtureAutoencoder, steps: int) -> Any:
+        prepared = super()._prepare(module, steps)
         if not self.progressive:
             return prepared
 
         @torch.no_grad()
         def prepare(batch: Batch, step: Step) -> Batch:
             for j, one in enumerate(module.facets):
-                module.gate[..., one.latents] = opened(j, len(module.facets), (step.number + 1) / self.max_steps)
+                module.gate[..., one.latents] = opened(j, len(module.facets), (step.number + 1) / steps)
             return prepared(batch, step)  # type: ignore[no-any-return]
 
         return prepare

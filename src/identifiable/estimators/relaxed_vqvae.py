@@ -498,8 +498,8 @@ class RelaxedVQVAE(VariationalAutoencoder):
 
     # -- the bound --------------------------------------------------------------------
 
-    def _prepare(self, module: CodeAutoencoder) -> Any:
-        prepared = super()._prepare(module)
+    def _prepare(self, module: CodeAutoencoder, steps: int) -> Any:
+        prepared = super()._prepare(module, steps)
 
         def prepare(batch: Batch, step: Step) -> Batch:
             module.rng = step.rng

@@ -53,7 +53,8 @@ class VaDE(MixtureVAE):
     hidden, activation : layers of the encoder; the decoder mirrors them.
     net : a name ("mlp", "convnet", "resnet", "arch1", ...) or an `identifiable.nets.Architecture` in the place of
         both. With it X may hold images (N, h, w) or (N, h, w, c), and images come out, too.
-    max_steps, batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
+    max_steps, batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine. None: 3e-5 after a flow,
+        else 0.002.
     patience : stop after this many records (of 100) without a better held-out bound in any restart; None: never.
     checkpoint : a file from which an interrupted training continues exactly; an interrupted start is made again. It is
         removed when the fit is done.
@@ -108,7 +109,7 @@ class VaDE(MixtureVAE):
         net: str | Architecture | None = None,
         max_steps: int = 3000,
         batch_size: int = 256,
-        learning_rate: float = 2e-3,
+        learning_rate: float | None = None,
         patience: int | None = 20,
         checkpoint: str | Path | None = None,
     ) -> None:
