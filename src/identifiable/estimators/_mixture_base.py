@@ -83,15 +83,31 @@ class MixtureBase(nn.Module):
         return value
 
     @torch.no_grad()
-    def learn(self, z: Tensor, *, steps: int, rng: torch.Generator) -> None:
+    def learn(self, z: Tensor, *, steps: int, rng: torch.Generator, tries: int = 1) -> None:
         """Fit every member's mixture to its own rows z (R, N, n) by EM, from means drawn as in k-means++; diagonal.
 
-        A component that fewer than two rows belong to starts again at the row that is explained worst.
+        A component that fewer than two rows belong to starts again at the row that is explained worst. Of several tries
+        each member keeps its likeliest.
         """
-        members, rows, n = z.shape
-        K, spread = self.means.shape[1], z.var(1, keepdim=True, correction=0).clamp(min=1e-8)
-        member = torch.arange(members, device=z.device)
-        unit = z / spread.sqrt()
+        best = torch.full((len(z),), -torch.inf, device=z.device)
+        kept = [torch.zeros_like(p) for p in self.parameters()]
+        for _ in range(tries):
+            self._scatter(z, rng)
+            for _ in range(steps):
+                self._improve(z)
+            likely = torch.logsumexp(self(z), -1).mean(1).nan_to_num(-torch.inf)
+            better = likely > best
+            best = torch.where(better, likely, best)
+            for old, new in zip(kept, self.parameters(), strict=True):
+                old[better] = new[better]
+        for parameter, value in zip(self.parameters(), kept, strict=True):
+            parameter.copy_(value)
+
+    def _scatter(self, z: Tensor, rng: torch.Generator) -> None:
+        """Draw means among rows z (R, N, n), far from each other, with equal weights and variances."""
+        (members, rows, n), K = z.shape, self.means.shape[1]
+        spread = _spread(z)
+        member, unit = torch.arange(members, device=z.device), z / spread.sqrt()
         first = torch.randint(rows, (members,), generator=rng).to(z.device)
         chosen, nearest = [first], (unit - unit[member, first][:, None]).square().sum(-1)
         for _ in range(1, K):
@@ -101,19 +117,22 @@ class MixtureBase(nn.Module):
         self.logits.zero_()
         self.means.copy_(torch.stack([z[member, one] for one in chosen], 1))
         self.log_factors.copy_((-0.5 * (spread / K ** (2 / n)).log()).expand_as(self.log_factors))
-        for _ in range(steps):
-            joint = self(z)
-            share = torch.softmax(joint, -1)  # (R, N, K)
-            size = share.sum(1)  # (R, K)
-            few = size < 2
-            worst = torch.logsumexp(joint, -1).argsort(1)[:, :K]
-            safe = size.clamp(min=1e-6)[..., None]
-            mean = share.mT @ z / safe
-            variance = (share.mT @ z.square() / safe - mean.square()).clamp(min=0) + 1e-3 * spread
-            again = z.gather(1, worst[..., None].expand(-1, -1, n))
-            self.means.copy_(torch.where(few[..., None], again, mean))
-            self.log_factors.copy_(-0.5 * torch.where(few[..., None], spread / K ** (2 / n), variance).log())
-            self.logits.copy_((size.clamp(min=1) / rows).log())
+
+    def _improve(self, z: Tensor) -> None:
+        """Take a step of EM."""
+        (_, rows, n), K, spread = z.shape, self.means.shape[1], _spread(z)
+        joint = self(z)
+        share = torch.softmax(joint, -1)  # (R, N, K)
+        size = share.sum(1)  # (R, K)
+        few = (size < 2)[..., None]
+        worst = torch.logsumexp(joint, -1).argsort(1)[:, :K]
+        safe = size.clamp(min=1e-6)[..., None]
+        mean = share.mT @ z / safe
+        variance = (share.mT @ z.square() / safe - mean.square()).clamp(min=0) + 1e-3 * spread
+        again = z.gather(1, worst[..., None].expand(-1, -1, n))
+        self.means.copy_(torch.where(few, again, mean))
+        self.log_factors.copy_(-0.5 * torch.where(few, spread / K ** (2 / n), variance).log())
+        self.logits.copy_((size.clamp(min=1) / rows).log())
 
     @torch.no_grad()
     def measure_in(self, scale: Tensor, shift: Tensor) -> None:
@@ -132,6 +151,11 @@ class MixtureBase(nn.Module):
         order = np.argsort(-weights, kind="stable")
         covariances = (covariances + covariances.swapaxes(1, 2)) / 2
         return Mixture(weights[order], self.means[member].double().cpu().numpy()[order], covariances[order])
+
+
+def _spread(z: Tensor) -> Tensor:
+    """Return the variance of each latent (R, 1, n)."""
+    return z.var(1, keepdim=True, correction=0).clamp(min=1e-8)
 
 
 def of_size(mixture: Mixture, components: int) -> Mixture:

@@ -49,7 +49,7 @@ BOUNDS = "single-sample", "factorised"
 STARTS = "auto", "flow", "autoencoder", "linear", "random"
 MOST_FLOWN = 20  # latents up to which a flow is the start
 FULL = 10  # latents up to which "auto" gives the posterior a full covariance
-MIXTURE_ROWS, EM_STEPS = 20_000, 60  # rows that a mixture starts from, and steps of EM
+MIXTURE_ROWS, EM_STEPS, EM_TRIES = 20_000, 60, 5  # rows that a mixture starts from, steps of EM and how often
 FLOW_STEPS = 4000
 RATE, RATE_AFTER_FLOW = 2e-3, 3e-5  # the noise is then small, and so must steps be
 LEAST_NOISE = 3e-3  # that training starts with after a flow
@@ -276,7 +276,7 @@ class MixtureVAE(VariationalAutoencoder):
         z = torch.as_tensor(self._of_restarts(module, some), dtype=torch.float32, device=device)
         z = z.nan_to_num(0.0, 0.0, 0.0)
         for base, part in _parts(module):
-            base.learn(z[..., part], steps=EM_STEPS, rng=rng)
+            base.learn(z[..., part], steps=EM_STEPS, rng=rng, tries=EM_TRIES)
         module.widen(z.std(1).clamp(min=1e-6).log() + math.log(NARROW))
 
     # -- what a fit gives ---------------------------------------------------------------
