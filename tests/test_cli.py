@@ -1,6 +1,5 @@
 """The command line as a person meets it."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,15 +8,14 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+import fresh
 import identifiable
 from identifiable import load
 
-COMMAND = [str(Path(sys.executable).parent / "identifiable")]
-
 
 def call(*arguments, cwd=None):
-    environment = os.environ | {"COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, cwd=cwd, env=environment, check=False)
+    code = "import sys; from identifiable.cli import main; sys.argv[0] = 'identifiable'; main()"  # as installed
+    return fresh.run(code, *arguments, cwd=cwd, COLUMNS="160", NO_COLOR="1", TERM="dumb")
 
 
 def test_help_names_every_command():
@@ -33,8 +31,10 @@ def test_no_arguments_show_the_help():
     assert "Usage: identifiable" in call().stdout
 
 
-def test_version():
-    assert call("--version").stdout == f"identifiable {identifiable.__version__}\n"
+def test_the_installed_command_says_its_version():
+    command = [str(Path(sys.executable).parent / "identifiable"), "--version"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert printed == call("--version").stdout == f"identifiable {identifiable.__version__}\n"
 
 
 @pytest.mark.parametrize(

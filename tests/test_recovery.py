@@ -13,7 +13,7 @@ from identifiable.report.recovery import recovery_table
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 
 SETTINGS = {
-    "n = 3": lambda seed: make_pdgmm(2000, n=3, random_state=seed),
+    "n = 3": lambda seed: make_pdgmm(2000, n=3, layers=1, random_state=seed),
     "segments": lambda seed: make_segments(2000, n=2, random_state=seed),
 }
 

@@ -1,9 +1,7 @@
 """The training loop against problems with known answers, in float64."""
 
 import math
-import os
 import random
-import signal
 import subprocess
 import sys
 import textwrap
@@ -14,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+import fresh
 from identifiable import DamagedFileError, FitFailedError
 from identifiable.nets import MLP
 from identifiable.train import Anneal, Constrained, Plan, Step, minimise
@@ -386,17 +385,17 @@ def test_a_checkpoint_of_another_problem_is_refused(tmp_path, change):
 
 
 KILLED = textwrap.dedent("""
-    import sys, numpy as np
+    import sys, numpy as np, torch
     from identifiable import VAE, save
+    torch.set_num_threads(1)
     x = np.random.default_rng(0).normal(size=(400, 4))
     x[:, 2:] = np.tanh(x[:, :2] @ [[1, 2], [-1, 1]])
     checkpoint = sys.argv[1] if sys.argv[1] != "none" else None
     vae = VAE(n_restarts=3, max_steps=600, hidden=(16,), batch_size=64, random_state=3, device="cpu",
               checkpoint=checkpoint, patience=None, verbose=0)
-    import identifiable.estimators.vae as module
+    import identifiable.estimators._variational as module
     plan = module.Plan
-    module.Plan = lambda **settings: plan(**settings, checkpoint_seconds=0.0)
-    print("started", flush=True)
+    module.Plan = lambda *values, **settings: plan(*values, **settings, checkpoint_seconds=0.0)
     save(vae.fit(x), sys.argv[2])
 """)
 
@@ -405,25 +404,19 @@ def test_killed_at_random_steps_and_resumed_gives_the_same_bits(tmp_path):
     """SIGKILL at random moments, again and again, until a fit gets through."""
     from identifiable.store import read
 
-    def start(checkpoint, result):
-        command = [sys.executable, "-W", "ignore", "-c", KILLED, str(checkpoint), str(result)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
-        process.stdout.readline()
-        return process
-
-    assert start("none", tmp_path / "whole.safetensors").wait() == 0
+    command = [sys.executable, "-W", "ignore", "-c", KILLED, "none", str(tmp_path / "whole.safetensors")]
+    subprocess.run(command, check=True)
     checkpoint, kills = tmp_path / "c.safetensors", 0
     while True:
-        process = start(checkpoint, tmp_path / "killed.safetensors")
+        process = fresh.start(KILLED, checkpoint, tmp_path / "killed.safetensors")
         if kills < 3:
-            while not checkpoint.exists() and process.poll() is None:
+            while not checkpoint.exists() and process.is_alive():
                 time.sleep(0.001)  # the first checkpoint is there
             time.sleep(random.uniform(0.0, 0.4))
-        if kills < 3 and process.poll() is None:
-            process.send_signal(signal.SIGKILL)
-            kills += 1
-        if process.wait() == 0:
+            kills += process.is_alive()
+            process.kill()
+        process.join()
+        if process.exitcode == 0:
             break
     assert kills >= 1
     assert not checkpoint.exists()

@@ -44,6 +44,25 @@ def test_each_start_and_each_data_set_descends_alone():
             torch.testing.assert_close(together[d, s], alone[0, 0], rtol=1e-6, atol=1e-8)
 
 
+def test_a_start_that_finds_no_descent_stays_and_holds_no_other_up():
+    class Rising(LogSize):
+        """Higher for the first start each time it is asked for."""
+
+        calls = 0
+
+        def __call__(self, x, W, epsilon):
+            value, gradient, curvature = super().__call__(x, W, epsilon)
+            self.calls += 1
+            value[:, 0] += self.calls
+            return value, gradient, curvature
+
+    x = white_rows()
+    W = starts(x)
+    found = descend(x, W, Rising(), (0.3, 0.1), 5)
+    torch.testing.assert_close(found[:, 0], W[:, 0], rtol=0, atol=0)
+    torch.testing.assert_close(found[:, 1:], descend(x, W[:, 1:], LogSize(), (0.3, 0.1), 5), rtol=1e-6, atol=1e-8)
+
+
 def test_descent_lowers_the_objective_and_leaves_fixed_rows():
     x, tau = white_rows(), torch.tensor([0.5, 0.1, 0.3, 0.05])
     W = starts(x)

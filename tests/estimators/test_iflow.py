@@ -1,6 +1,7 @@
 """IFlow against mixtures of known latents, its likelihood against densities by hand, its certificate against u."""
 
 import copy
+import functools
 
 import numpy as np
 import pandas as pd
@@ -37,10 +38,16 @@ def bowl(seed):
     return z, np.c_[x, x @ [1, -1, 1] + 0.003 * rng.normal(size=3000)], u
 
 
-@pytest.fixture(scope="module")
+@functools.cache
+def segments_of(seed):
+    s = make_segments(4000, segments=16, n=2, random_state=seed)
+    return s, IFlow(**QUICK).fit(s.x, s.u)
+
+
+@pytest.fixture
 def segments():
-    s = make_segments(4000, segments=16, n=2, random_state=0)
-    return s.z, s.x, s.u, IFlow(**QUICK).fit(s.x, s.u)
+    s, model = segments_of(0)
+    return s.z, s.x, s.u, model
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +66,7 @@ def linear_mcc(z, x, u):
 @pytest.mark.parametrize("seed", range(3))
 def test_segments_are_recovered(seed):
     """The published law and mixing; rows that were not there in fit are recovered and explained as well."""
-    s = make_segments(4000, segments=16, n=2, random_state=seed)
-    model = IFlow(**QUICK).fit(s.x, s.u)
+    s, model = segments_of(seed)
     fresh = s.source.sample(2000, random_state=seed + 100)
     linear = SegmentUnmixing(random_state=0).fit(s.x, s.u)
     recovered = mcc(fresh.z, model.transform(fresh.x))

@@ -332,6 +332,7 @@ def find_components(
     return found_model, spike.to(device)
 
 
+@torch.inference_mode()  # nothing is differentiated in there, and the tensors are small
 def refine_latents(z: Array, rows: Array, seed: int) -> Refined | None:
     """Fit an affine mixture with noise to latents z (N, n), from an unmixing on; None if none fits better."""
     found = refine_under_noise(z, rows, seed=seed)

@@ -87,19 +87,18 @@ def descend(
     tensor([[1., 0.],
             [0., 1.]])
     """
+    unit = torch.eye(W.shape[2], dtype=torch.float64, device=W.device).expand(*W.shape[:2], -1, -1)
 
     def evaluate(W: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Return F (D, S, 1, 1), and of the m rows that move its gradient (D, S, m, q) and 1 + E φ (D, S, m, 1)."""
         value, gradient, curvature = contrast(x, W[:, :, fixed:], epsilon)
-        square = W[..., :-1].double()
-        inverse, log_det = torch.linalg.inv_ex(square)[0], torch.linalg.slogdet(square)[1]
+        factor, pivots, _ = torch.linalg.lu_factor_ex(W[..., :-1].double())
+        inverse, log_det = torch.linalg.lu_solve(factor, pivots, unit), factor.diagonal(dim1=2, dim2=3).abs().log()
         gradient[..., :-1] -= inverse[..., fixed:].transpose(-1, -2).to(gradient.dtype)
-        return value.double().sum(-1) - log_det, gradient, curvature
+        return (value.double().sum(-1) - log_det.sum(-1))[..., None, None], gradient, 1 + curvature[..., None]
 
     def inner(a: Tensor, b: Tensor) -> Tensor:
-        return (a * b).sum((-1, -2))
-
-    def spread(a: Tensor) -> Tensor:
-        return a[..., None, None]
+        return (a * b).sum((-1, -2), keepdim=True)
 
     for epsilon in epsilons:
         pairs: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -108,30 +107,29 @@ def descend(
             step, weights = gradient, []
             for s, y, sy in reversed(pairs):
                 weights.append(inner(s, step) / sy)
-                step = step - spread(weights[-1]) * y
-            step = step / (1 + curvature)[..., None]
+                step = step - weights[-1] * y
+            step = step / curvature
             for (s, y, sy), weight in zip(pairs, reversed(weights), strict=True):
-                step = step + spread(weight - inner(y, step) / sy) * s
+                step = step + (weight - inner(y, step) / sy) * s
             slope, length = inner(gradient, step).double(), torch.ones_like(value)
             for _ in range(TRIES):
                 new = W.clone()
-                new[:, :, fixed:] -= spread(length).to(W.dtype) * step
+                new[:, :, fixed:] -= length.to(W.dtype) * step
                 new_value, new_gradient, new_curvature = evaluate(new, epsilon)
                 worse = ~(new_value <= value - 1e-4 * length * slope + 1e-6 * value.abs())
                 if not bool(worse.any()):
                     break
                 length = torch.where(worse, SHRINK * length, length)
-            # A start that found no descent stays where it is; the others are not held up.
-            stay = spread(worse)
-            s, y = torch.where(stay, 0, new - W)[:, :, fixed:], torch.where(stay, 0, new_gradient - gradient)
+            else:  # a start that found no descent stays where it is; the others are not held up
+                new, new_value = torch.where(worse, W, new), torch.where(worse, value, new_value)
+                new_gradient = torch.where(worse, gradient, new_gradient)
+                new_curvature = torch.where(worse, curvature, new_curvature)
+            s, y = (new - W)[:, :, fixed:], new_gradient - gradient
             sy = inner(s, y)
             useless = sy <= 1e-8
-            pairs.append((torch.where(spread(useless), 0, s), y, torch.where(useless, 1, sy)))
+            pairs.append((s.masked_fill(useless, 0), y, sy.masked_fill(useless, 1)))
             pairs = pairs[-MEMORY:]
-            W = torch.where(stay, W, new)
-            value = torch.where(worse, value, new_value)
-            gradient = torch.where(stay, gradient, new_gradient)
-            curvature = torch.where(worse[..., None], curvature, new_curvature)
+            W, value, gradient, curvature = new, new_value, new_gradient, new_curvature
     return W
 
 

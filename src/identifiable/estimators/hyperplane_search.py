@@ -310,6 +310,7 @@ class HyperplaneSearch(Candidates):
         return bool(np.linalg.norm(v - np.linalg.lstsq(a.T, v, rcond=None)[0] @ a) > limit)
 
 
+@torch.inference_mode()  # the tensors are small: what autograd notes down would be a fifth of the time
 def find_hyperplanes(
     sets: Sequence[Array],
     seeds: Sequence[int],
@@ -341,6 +342,7 @@ def find_hyperplanes(
     return [search.finish(max_rounds) for search in searches]
 
 
+@torch.inference_mode()
 def centred_rows(x: Array, seed: int, starts: int = 4) -> Array:
     """Return the rows (n, n + 1) of the best smooth start on white rows x (N, n) with every rest value at the mean.
 

@@ -214,18 +214,26 @@ class PDGMM(LatentModel):
         halves = [np.arange(len(X))]
         halves += [np.random.default_rng([seed, r]).permutation(len(X))[:half] for r in range(1, self.n_restarts)]
         centred = [centred_rows(y[rows] / sd, seed + r) / np.r_[sd, 1.0] for r, rows in enumerate(halves)]
-        free = [self._sparse(X[rows], seed + r, noisy=False) for r, rows in enumerate(halves)]
-        for r, rows in enumerate(halves):
-            if goes_wrong(y[:FEW], free[r], centred[r]):
-                free[r] = self._sparse(X[rows], seed + r, noisy=True)
+        free = [self._sparse(X[rows], y[:FEW], centred[r], seed + r) for r, rows in enumerate(halves)]
         return start_of(y / self.unit_, [np.c_[W[:, :-1] * self.unit_, W[:, -1]] for W in free + centred])
 
-    def _sparse(self, X: FloatArray, seed: int, *, noisy: bool) -> Array:
-        """Return the rows (n, n + 1) of a sparse unmixing of X, on reduced rows."""
-        n = self.n_used_
+    def _sparse(self, X: FloatArray, y: Array, other: Array, seed: int) -> Array:
+        """Return the rows (n, n + 1) of a sparse unmixing of X, on reduced rows; with noise, if it goes wrong without.
+
+        Wrong beside another unmixing of reduced rows y.
+        """
+        linear = SparseUnmixing(self.n_used_, random_state=seed, verbose=0, device="cpu", noisy=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)
-            linear = SparseUnmixing(n, random_state=seed, verbose=0, device="cpu", noisy=noisy).fit(X)
+            search = linear._search(X)
+            linear._finish(*search)
+            if goes_wrong(y, self._on_reduced_rows(linear), other):
+                linear.set_params(noisy=True)._finish(*search)
+        return self._on_reduced_rows(linear)
+
+    def _on_reduced_rows(self, linear: SparseUnmixing) -> Array:
+        """Return the map of an unmixing of X as rows (n, n + 1) on reduced rows."""
+        n = self.n_used_
         W = linear.components_[:n] @ (self.vectors_[:, :n] * self.scale_[:, None])
         rows: Array = np.c_[W, linear.components_[:n] @ self.mean_ - linear.offset_[:n]]
         return rows

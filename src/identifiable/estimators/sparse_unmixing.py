@@ -142,10 +142,14 @@ class SparseUnmixing(LatentModel):
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d). y is ignored."""
-        job = self._prepare(X)
         with one_thread():
-            self._finish(job, find_hyperplanes(job.sets, job.seeds, max_rounds=self.max_rounds))
+            self._finish(*self._search(X))
         return self
+
+    def _search(self, X: ArrayLike) -> tuple["_Job", list[Found]]:
+        """Check X and find the hyperplanes of every restart; what is found is the same with `noisy` and without."""
+        job = self._prepare(X)
+        return job, find_hyperplanes(job.sets, job.seeds, max_rounds=self.max_rounds)
 
     def fit_many(self, sets: Sequence[ArrayLike]) -> list["SparseUnmixing"]:
         """Fit a copy of this estimator to each of many data sets, and return the copies in their order.
@@ -188,7 +192,8 @@ class SparseUnmixing(LatentModel):
         rows = kept.rows / np.r_[np.sqrt(job.reduction.variances), 1.0]
         self.noise_ = 0.0
         if kept.verified == 0 and self.noisy:
-            refined = refine_under_noise(job.reduced, rows, seed=job.seeds[0])
+            with torch.inference_mode():
+                refined = refine_under_noise(job.reduced, rows, seed=job.seeds[0])
             rows, self.noise_ = refined.rows, refined.noise
         self._set_map(rows, job.reduction, job.reduced)
         self._set_activity(kept, job.X)
