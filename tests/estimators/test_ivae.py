@@ -25,7 +25,7 @@ from identifiable import (
     save,
 )
 from identifiable.certify import Level
-from identifiable.data import make_segments
+from identifiable.data import load_digits, make_segments
 from identifiable.estimators import ivae
 from identifiable.estimators._autoencoder import Likelihood, Posterior
 from identifiable.estimators._given_u import FAMILIES, PriorGivenU
@@ -814,3 +814,18 @@ def test_disagreeing_restarts_warn():
     noise = np.random.default_rng(0).normal(size=(300, 4))
     with pytest.warns(RecoveryWarning, match=r"IVAE: 2 restarts agree at 0\.\d\d only"):
         IVAE(start="random", **QUICK).fit(noise, np.arange(300) % 3)
+
+
+@pytest.mark.parametrize(("net", "narrow"), [("arch1", True), (None, False)])
+def test_an_image_weighs_more_than_u_from_the_start(net, narrow):
+    """Else latents copy u, and stay there; a few bits do say less than u."""
+    digits = load_digits()
+    model = IVAE(4, net=net, likelihood="bernoulli", start="random", **(QUICK | {"max_steps": 1}))
+    model.fit(digits.x, digits.u)
+    x, u = torch.as_tensor(digits.x[None], dtype=torch.float32), model._u_tensor(digits.u, len(digits.x), CPU)[None]
+    module = copy.deepcopy(model.module_).float()
+    with torch.no_grad():
+        mean, log_sd = module.gaussian_prior(u)
+        share = module.posterior(x, (mean, log_sd)).variance / torch.exp(2 * log_sd)
+    assert share.max() < 1
+    assert (share.mean() < 0.1) == narrow

@@ -52,7 +52,7 @@ Array = NDArray[np.float64]
 
 FIRST_NOISE = 0.3  # where a learnt one starts
 FIRST_BETA, HALF = 0.1, 0.5  # weight of the divergence where a net starts at random; it is 1 after half of the training
-SURE, UNSURE = -2.0, 0.0  # log sd of the encoder's factor at the start, continuous and discrete columns
+SURE, UNSURE = -2.0, 0.0  # log sd of the encoder's factor at the start: continuous columns or images, a few bits
 DRAWS = 32  # per row in `score`
 BLOCK = 4096  # rows that go through a net at once outside training
 
@@ -431,7 +431,7 @@ class IVAE(Columns, GivenU):
         linear = [self._linear(reduced, own, seed, restart=r) for r in range(needed)]  # the first sets the family
         self.family_ = self.family_ if linear else self.family
         module = self._build(self.n_restarts, torch.Generator().manual_seed(seed))
-        module.widen(SURE if self.likelihood == "gaussian" else UNSURE)
+        module.widen(SURE if self.likelihood == "gaussian" or self.net is not None else UNSURE)
         if self.likelihood == "gaussian" and module.log_noise is not None:
             with torch.no_grad():
                 module.log_noise.fill_(math.log(self.noise if self.noise is not None else FIRST_NOISE))
