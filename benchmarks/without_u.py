@@ -4,8 +4,8 @@
     python benchmarks/without_u.py --read results.csv [--figure figure.png]
 
 The data of Willetts & Paige (2021, section 5): 5 latents, 20 segments of 100 to 2000 rows, a 4-layer leaky mixing. MCC
-is that of 5000 new rows; no fit sees the truth. IFlow and SegmentUnmixing are given u, the others are not. A line per
-fit, then a table. Every fit runs on one thread; --jobs runs several at once, which spoils their seconds.
+is that of 5000 new rows; no fit sees the truth. Methods marked (u) are given u, the others are not. A line per fit,
+then a table. Every fit runs on one thread; --jobs runs several at once, which spoils their seconds.
 """
 
 import argparse
@@ -130,45 +130,43 @@ def correlations(frame: pd.DataFrame) -> None:
             )
 
 
+STYLES = {"GMMFlow": ("#d94801", "o-"), "IFlow (u)": ("#084594", "s-"), "SegmentUnmixing (u)": ("#6baed6", "s:")}
+STYLES |= {"VaDE": ("#238b45", "o-"), "IVAE (u)": ("#54278f", "s-")}
+
+
 def draw(frame: pd.DataFrame, path: str) -> None:
-    """Draw MCC against rows per segment, and likelihood against MCC over restarts."""
+    """Draw MCC against rows per segment, and held-out score against MCC over the restarts of GMMFlow and VaDE."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10.5, 4.2), layout="constrained")
+    known = set(frame["method"])
+    searched = [name for name in ("GMMFlow", "VaDE") if name in known]
+    figure = Figure(figsize=(5.2 * (1 + len(searched)), 4.2), layout="constrained")
     FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
-    styles = {"GMMFlow": ("#d94801", "o-"), "IFlow (u)": ("#084594", "s-"), "SegmentUnmixing (u)": ("#6baed6", "s:")}
-    greys = iter(["#252525", "#636363", "#969696", "#bdbdbd", "#41ab5d", "#fd8d3c", "#fdae6b"])
-    for k, method in enumerate(METHODS):
-        own = frame[frame["method"] == method]
-        if len(own):
-            colour, style = styles.get(method) or (next(greys), "o:")
-            mean, sd = (own.groupby("size")["mcc"].agg(f) for f in ("mean", "std"))
-            left.errorbar(
-                mean.index * 1.02 ** (k - 4),
-                mean,
-                sd.fillna(0),
-                fmt=style,
-                color=colour,
-                capsize=2,
-                ms=4,
-                lw=1.4,
-                label=method,
-            )
+    left, *others = figure.subplots(1, 1 + len(searched), squeeze=False)[0]
+    greys = iter(["#252525", "#636363", "#969696", "#bdbdbd", "#41ab5d", "#fd8d3c", "#fdae6b", "#74c476"])
+    for k, method in enumerate(name for name in METHODS if name in known):
+        own = frame[frame["method"] == method].groupby("size")["mcc"]
+        mean, sd = own.mean(), own.std().fillna(0)
+        colour, style = STYLES.get(method) or (next(greys), "o:")
+        line = {"fmt": style, "color": colour, "capsize": 2, "ms": 4, "lw": 1.4, "label": method}
+        left.errorbar(mean.index * 1.02 ** (k - 4), mean, sd, **line)
+    sizes = sorted(set(frame["size"]))
     left.set(xscale="log", xlabel="rows per segment", ylabel="MCC, new rows", ylim=(0.4, 1.01))
-    left.set_xticks(sorted(set(frame["size"])), [str(s) for s in sorted(set(frame["size"]))])
+    left.set_xticks(sizes, [str(size) for size in sizes])
     left.minorticks_off()
     left.legend(fontsize=7, loc="lower left", bbox_to_anchor=(0, 1.0), ncols=2, frameon=False)
-    every = restarts(frame, "GMMFlow")
-    for size, colour in zip(SIZES, ["#440154", "#3b528b", "#21918c", "#5ec962", "#d4c51c"], strict=True):
-        own = every[every["size"] == size]
-        r = np.corrcoef(own["own score"], own["own mcc"])[0, 1]
-        right.plot(own["own score"], own["own mcc"], "o", ms=4, color=colour, label=f"{size} per segment, r = {r:.2f}")
-    right.set(xlabel="held-out log-likelihood less the draw's mean", ylabel="MCC less the draw's mean")
-    right.set_title("GMMFlow, every restart", fontsize=10)
-    right.legend(fontsize=7, frameon=False)
-    for axis in (left, right):
+    colours = dict(zip(SIZES, ["#440154", "#3b528b", "#21918c", "#5ec962", "#d4c51c"], strict=True))
+    for method, axis in zip(searched, others, strict=True):
+        for size, own in restarts(frame, method).groupby("size"):
+            r = np.corrcoef(own["own score"], own["own mcc"])[0, 1]
+            label = f"{size} per segment, r = {r:.2f}"
+            axis.plot(own["own score"], own["own mcc"], "o", ms=4, color=colours.get(size), label=label)
+        score = "log-likelihood" if method == "GMMFlow" else "bound"
+        axis.set(xlabel=f"held-out {score} less the draw's mean", ylabel="MCC less the draw's mean")
+        axis.set_title(f"{method}, every restart", fontsize=10)
+        axis.legend(fontsize=7, frameon=False)
+    for axis in (left, *others):
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(alpha=0.25)
     figure.savefig(path, dpi=150)
