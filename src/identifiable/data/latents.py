@@ -4,6 +4,7 @@
 (potentially degenerate) Gaussian mixture.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -85,6 +86,12 @@ class MaskedSCM(nn.Module):
             return torch.randn(shape, generator=rng, dtype=like.dtype, device=like.device)
         exponential = torch.empty(shape, dtype=like.dtype, device=like.device).exponential_(generator=rng)
         return exponential if self.noise_law == "exponential" else -exponential.log()
+
+    def unmasked(self) -> "MaskedSCM":
+        """Return the same law with all latents active in every row."""
+        law = copy.deepcopy(self)
+        law.masks, law.second = torch.ones_like(self.masks[:1]), torch.zeros_like(self.second[:1])
+        return law
 
     def mixture(self) -> Mixture:
         """Return the exact parameters; Gaussian noise only."""

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from identifiable.data.latents import Draw
+from identifiable.data.latents import Draw, MaskedSCM
 from identifiable.data.sample import Sample
 
 CHUNK = 20_000  # rows drawn at once: they stay in the cache
@@ -77,6 +77,17 @@ class Simulator:
             return (x,) if drawn.u is None else (x, drawn.u)
 
         return draw
+
+    def unmasked(self) -> "Simulator":
+        """Return the simulator of the same latents with none at rest (`make_pdgmm`).
+
+        With as many rows and the same random_state it draws the rows of this one, before they were masked.
+        """
+        if not isinstance(self.latents, MaskedSCM):
+            raise ValueError(
+                f"Only the latents of make_pdgmm, without example, can be unmasked. Got {type(self.latents).__name__}."
+            )
+        return replace(self, latents=self.latents.unmasked())
 
     @torch.no_grad()
     def _draw(self, rows: int, rng: torch.Generator, latents: Law, mixing: nn.Module | None) -> tuple[Tensor, Draw]:

@@ -1,0 +1,469 @@
+"""The graph among latents: exact where independences are, blind to order and units, silent, clear about bad data."""
+
+import sys
+from itertools import combinations, permutations, product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+from scipy.stats import norm
+
+from identifiable import SparseUnmixing
+from identifiable.causal import (
+    Graph,
+    _correlations_of_active,
+    _directed,
+    _FisherZ,
+    _graph,
+    _skeleton,
+    graph_of,
+    pc,
+    recovered_shd,
+)
+from identifiable.data import make_gmm, make_pdgmm
+from identifiable.errors import DataError
+from identifiable.metrics import dag_to_cpdag
+
+pytest.importorskip("causallearn")
+seeds = st.integers(0, 10**6)
+
+
+def dag_of(n, *edges):
+    dag = np.zeros((n, n), dtype=int)
+    for i, j in edges:
+        dag[i, j] = 1
+    return dag
+
+
+def random_dag(rng, n, share):
+    order = rng.permutation(n)
+    return np.triu(rng.random((n, n)) < share, 1).astype(int)[np.ix_(order, order)]
+
+
+def exact_rows(dag, rng, rows=2000, weight=0.5):
+    """Rows whose sample covariance is that of the structural equations, to machine precision.
+
+    With equal positive weights below 1 no dependence is hidden: paths of different lengths do not cancel.
+    """
+    noise = rng.normal(size=(rows, len(dag)))
+    white = np.linalg.qr(noise - noise.mean(axis=0))[0]
+    return white @ np.linalg.inv(np.eye(len(dag)) - weight * dag)
+
+
+def noisy_rows(rng, n, rows=80):
+    """Few rows of a dense graph: tests err, and v-structures contradict each other."""
+    weights = random_dag(rng, n, 0.5) * rng.uniform(0.2, 1, size=(n, n))
+    return rng.normal(size=(rows, n)) @ np.linalg.inv(np.eye(n) - weights)
+
+
+class Masked:
+    """A model that has found the latents z, of which the active ones move."""
+
+    def __init__(self, z, active, unused=()):
+        self.z, self.mask, self.unused_ = np.where(active, z, 0.0), active, unused
+
+    def transform(self, X):
+        return self.z
+
+    def active(self, X):
+        return self.mask
+
+    def get_feature_names_out(self):
+        return np.array([f"masked{i}" for i in range(self.z.shape[1])])
+
+
+# exact independences
+
+
+GRAPHS = {
+    "one": dag_of(1),
+    "none": dag_of(4),
+    "chain": dag_of(3, (0, 1), (1, 2)),
+    "fork": dag_of(3, (1, 0), (1, 2)),
+    "collider": dag_of(3, (0, 1), (2, 1)),
+    "triangle": dag_of(3, (0, 1), (1, 2), (0, 2)),
+    "diamond": dag_of(4, (0, 1), (0, 2), (1, 3), (2, 3)),
+    "collider with a tail": dag_of(5, (0, 2), (1, 2), (2, 3), (3, 4)),
+    "two colliders": dag_of(5, (0, 1), (2, 1), (2, 3), (4, 3)),
+    "rule 3": dag_of(4, (0, 1), (0, 2), (0, 3), (1, 3), (2, 3)),
+    "many causes": dag_of(5, (0, 4), (1, 4), (2, 4), (3, 4)),
+    "one cause": dag_of(5, (4, 0), (4, 1), (4, 2), (4, 3)),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_exact_independences_give_the_exact_graph(name):
+    found = pc(exact_rows(GRAPHS[name], np.random.default_rng(0)))
+    assert (found.cpdag == dag_to_cpdag(GRAPHS[name])).all()
+    assert found.consistent
+    assert found.shd(dag_to_cpdag(GRAPHS[name])) == found.shd(found) == 0
+
+
+@given(seed=seeds, n=st.integers(2, 6))
+@settings(max_examples=40, deadline=None)
+def test_in_the_limit_of_many_rows_any_graph_is_found(seed, n):
+    rng = np.random.default_rng(seed)
+    dag = random_dag(rng, n, rng.uniform(0.2, 0.9))
+    weight = rng.uniform(0.5, 1, size=(n, n)) * rng.choice([-1, 1], size=(n, n))
+    names, many = tuple(f"z{i}" for i in range(n)), np.full((n, n), 10**14)
+    found = _graph(np.corrcoef(exact_rows(dag, rng, 100, weight), rowvar=False), many, names, 0.01, None)
+    assert (found.cpdag == dag_to_cpdag(dag)).all()
+
+
+def test_causes_beyond_the_largest_condition_stay_joined():
+    """0 -> 1 -> 3 and 0 -> 2 -> 3: it takes two variables to separate 0 from 3."""
+    rows = exact_rows(GRAPHS["diamond"], np.random.default_rng(0))
+    assert pc(rows, max_condition=1).cpdag[[0, 3], [3, 0]].any()
+    assert not pc(rows, max_condition=2).cpdag[[0, 3], [3, 0]].any()
+
+
+# independence tests
+
+
+def test_tests_have_their_level():
+    """435 tests of independent columns, of which 1 in 20 may fail, and not many more or fewer do."""
+    wrong = [
+        len(pc(np.random.default_rng(s).normal(size=(200, 30)), level=0.05, max_condition=0).edges()) for s in range(3)
+    ]
+    expected, sd = 435 * 3 * 0.05, np.sqrt(435 * 3 * 0.05 * 0.95)
+    assert abs(sum(wrong) - expected) < 5 * sd
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_p_values_and_skeleton_are_those_of_causal_learn(seed):
+    from causallearn.search.ConstraintBased.PC import pc as peer
+    from causallearn.utils.cit import CIT
+
+    rng = np.random.default_rng(seed)
+    rows = noisy_rows(rng, 6)
+    theirs, ours = CIT(rows, "fisherz"), _FisherZ(np.corrcoef(rows, rowvar=False), np.full((6, 6), len(rows)))
+    for i, j in combinations(range(6), 2):
+        others = [k for k in range(6) if k not in (i, j)]
+        for condition in ([], others[:1], others[:3], others):
+            assert ours(i, j, condition) == pytest.approx(theirs(i, j, condition), abs=1e-12)
+    skeleton = peer(rows, 0.05, "fisherz", show_progress=False).G.graph != 0
+    assert (_skeleton(ours, 6, 0.05, None) == skeleton).all()
+    cpdag = pc(rows, level=0.05).cpdag
+    assert ((cpdag | cpdag.T) == skeleton).all()
+
+
+def test_a_test_counts_the_harmonic_mean_of_the_rows_of_its_pairs():
+    """r = (0.5 - 0.25) / (1 - 0.25) = 1/3, artanh r = ln(2) / 2, rows = 3 / (1/50 + 1/100 + 1/100) = 75."""
+    rows = np.array([[500, 50, 100], [50, 500, 100], [100, 100, 500]])
+    test = _FisherZ(np.full((3, 3), 0.5) + 0.5 * np.eye(3), rows)
+    assert test(0, 1, [2]) == test(1, 0, [2]) == pytest.approx(2 * norm.sf(np.sqrt(75 - 1 - 3) * np.log(2) / 2))
+    assert test(0, 1) == pytest.approx(2 * norm.sf(np.sqrt(50 - 3) * np.arctanh(0.5)))
+
+
+# what must not matter
+
+
+@given(seed=seeds, n=st.integers(2, 7))
+@settings(max_examples=40, deadline=None)
+def test_order_sign_scale_and_offset_do_not_matter(seed, n):
+    rng = np.random.default_rng(seed)
+    rows = noisy_rows(rng, n)
+    graph, order = pc(rows, level=0.1), rng.permutation(n)
+    signs, scales = rng.choice([-1, 1], size=n), rng.uniform(0.01, 100, size=n)
+    other = pc((rows * signs * scales + rng.normal(size=n))[:, order], level=0.1)
+    assert (other.cpdag == graph.cpdag[np.ix_(order, order)]).all()
+    flipped = graph.strengths * np.outer(signs, signs)
+    np.testing.assert_allclose(other.strengths, flipped[np.ix_(order, order)], atol=1e-9)
+
+
+@given(seed=seeds, n=st.integers(2, 7))
+@settings(max_examples=25, deadline=None)
+def test_no_directed_cycle_and_each_time_the_same(seed, n):
+    rows = noisy_rows(np.random.default_rng(seed), n, rows=40)
+    cpdag = pc(rows, level=0.2).cpdag
+    assert (cpdag == pc(rows, level=0.2).cpdag).all()
+    directed = cpdag * (1 - cpdag.T)
+    assert np.trace(np.linalg.matrix_power(directed + np.eye(n, dtype=int), n) - np.eye(n, dtype=int)) == 0
+
+
+def test_nothing_is_printed(capfd):
+    pc(noisy_rows(np.random.default_rng(0), 6))
+    captured = capfd.readouterr()
+    assert captured.out == captured.err == ""
+
+
+# contradictions
+
+
+def joined_by(n, *edges):
+    return (dag_of(n, *edges) | dag_of(n, *edges).T).astype(bool)
+
+
+def undirected(*edges):
+    return [*edges, *((j, i) for i, j in edges)]
+
+
+@pytest.mark.parametrize(
+    "heads",
+    [
+        pytest.param([(0, 1), (2, 1), (1, 2), (3, 2)], id="0 -> 1 <- 2 and 1 -> 2 <- 3"),
+        pytest.param([(0, 1), (3, 2)], id="rule 1 from 0 and from 3"),
+    ],
+)
+def test_contradictions_give_no_direction_and_none_follows_from_them(heads):
+    """Both ends of 1 - 2 have a head. 1 -> 2 alone would direct 2 -> 4, since 1 and 4 are apart."""
+    joined = joined_by(5, (0, 1), (1, 2), (2, 3), (2, 4), (3, 4))
+    found = _directed(joined, dag_of(5, *heads).astype(bool))
+    assert (found == dag_of(5, (0, 1), (3, 2), *undirected((1, 2), (2, 4), (3, 4)))).all()
+
+
+def test_a_directed_cycle_gives_no_direction():
+    cycle = [(0, 1), (1, 2), (2, 0)]
+    found = _directed(joined_by(4, *cycle, (0, 3)), dag_of(4, *cycle, (0, 3)).astype(bool))
+    assert (found == dag_of(4, *undirected(*cycle), (0, 3))).all()
+
+
+def graph(cpdag):
+    n = len(cpdag)
+    return Graph(np.asarray(cpdag), tuple(f"z{i}" for i in range(n)), 0.01, 100, np.zeros((n, n)))
+
+
+def test_a_graph_is_consistent_if_and_only_if_it_is_the_cpdag_of_a_dag():
+    """All graphs of three nodes, and those of four that are cycles."""
+    dags = {
+        dag.tobytes(): dag
+        for order in permutations(range(3))
+        for bits in product((0, 1), repeat=3)
+        for dag in [
+            np.ascontiguousarray(dag_of(3, *(e for e, b in zip(combinations(order, 2), bits, strict=True) if b)))
+        ]
+    }
+    assert len(dags) == 25
+    classes = {dag_to_cpdag(dag).tobytes() for dag in dags.values()}
+    cells = [(i, j) for i in range(3) for j in range(3) if i != j]
+    for bits in product((0, 1), repeat=6):
+        any_graph = dag_of(3, *(cell for cell, bit in zip(cells, bits, strict=True) if bit))
+        assert graph(any_graph).consistent == (any_graph.tobytes() in classes)
+    square = dag_of(4, (0, 1), (1, 2), (2, 3), (3, 0))
+    assert not graph(square | square.T).consistent
+    assert not graph(square).consistent
+
+
+# edges
+
+
+def test_edges_are_named_and_the_strongest_come_first():
+    table = pd.DataFrame(exact_rows(GRAPHS["collider with a tail"], np.random.default_rng(0)), columns=list("abcde"))
+    found = pc(table)
+    assert found.names == tuple("abcde")
+    edges = found.edges()
+    assert {(e.source, e.mark, e.target) for e in edges} == {
+        ("a", "->", "c"),
+        ("b", "->", "c"),
+        ("c", "->", "d"),
+        ("d", "->", "e"),
+    }
+    assert [abs(e.strength) for e in edges] == sorted((abs(e.strength) for e in edges), reverse=True)
+    assert str(found).splitlines()[0] == "CPDAG of 5 variables with 4 edges, 4 of them directed (2000 rows, level 0.01)"
+    assert [line.split()[:3] for line in str(found).splitlines()[1:]] == [[e.source, e.mark, e.target] for e in edges]
+    assert "0 edges" in str(pc(exact_rows(dag_of(2), np.random.default_rng(0))))
+
+
+def test_strength_is_the_correlation_of_residuals():
+    rows = noisy_rows(np.random.default_rng(1), 4)
+    others = np.c_[rows[:, 2:], np.ones(len(rows))]
+    left = rows[:, :2] - others @ np.linalg.lstsq(others, rows[:, :2], rcond=None)[0]
+    assert pc(rows).strengths[0, 1] == pytest.approx(np.corrcoef(left, rowvar=False)[0, 1])
+
+
+# latents that rest
+
+
+def chain_with_rests(rng, rows=20_000):
+    z = rng.normal(size=(rows, 3)) @ np.linalg.inv(np.eye(3) - np.diag([1.0, 1.0], 1))
+    return z, rng.random((rows, 3)) < 0.6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_resting_hides_a_conditional_independence_that_active_values_show(seed):
+    z, active = chain_with_rests(np.random.default_rng(seed))
+    model = Masked(z, active)
+    chain = dag_to_cpdag(GRAPHS["chain"])
+    assert graph_of(model, None, level=1e-4).cpdag[0, 2]
+    found = graph_of(model, None, level=1e-4, active_only=True)
+    assert (found.cpdag == chain).all()
+    assert found.names == ("masked0", "masked1", "masked2")
+    assert found.rows == (active.astype(int).T @ active).min()
+
+
+def test_where_nothing_rests_both_ways_agree():
+    rows = noisy_rows(np.random.default_rng(0), 5)
+    model = Masked(rows, np.ones(rows.shape, dtype=bool))
+    plain, active = graph_of(model, None), graph_of(model, None, active_only=True)
+    assert (plain.cpdag == active.cpdag).all()
+    np.testing.assert_allclose(plain.strengths, active.strengths, atol=1e-5)
+    assert plain.rows == active.rows == len(rows)
+
+
+def test_correlation_of_active_values_is_the_maximum_of_the_likelihood():
+    """Where z1 is missing in some rows and z0 in none: slope and residual of the complete rows, spread of z0 of all."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(500, 2)) @ np.array([[2.0, 1.0], [0.0, 0.5]])
+    active = np.ones((500, 2), dtype=bool)
+    active[:300, 1] = False
+    first = z[:, 0] - z[:, 0].mean()
+    second = (z[:, 1] - z[300:, 1].mean())[300:]
+    slope = first[300:] @ second / (first[300:] @ first[300:])
+    residual = np.mean((second - slope * first[300:]) ** 2)
+    explained = slope**2 * np.mean(first**2)
+    expected = np.sign(slope) * np.sqrt(explained / (explained + residual))
+    assert _correlations_of_active(z, active)[0, 1] == pytest.approx(expected, abs=1e-4)
+
+
+def test_unused_and_constant_latents_are_left_out():
+    rows = np.c_[exact_rows(GRAPHS["chain"], np.random.default_rng(0)), np.zeros(2000)]
+    rows = np.c_[rows, np.random.default_rng(1).normal(size=2000)]
+    found = graph_of(Masked(rows, np.ones(rows.shape, dtype=bool), unused=(4,)), None)
+    assert found.names == ("masked0", "masked1", "masked2")
+
+
+def test_graph_of_a_fitted_model():
+    sample = make_pdgmm(5000, n=4, k=0.5, layers=1, random_state=0)
+    model = SparseUnmixing(4, random_state=0, verbose=0).fit(sample.x)
+    found = graph_of(model.set_output(transform="pandas"), sample.x, active_only=True)
+    assert found.names == tuple(f"sparseunmixing{i}" for i in range(4))
+
+
+# recovery
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_unmasked_rows_are_the_masked_ones_before_they_rest(seed):
+    source = make_pdgmm(1, n=5, k=1, delta=2, noise=0.1, random_state=seed).source
+    masked, full = source.sample(3000, random_state=1), source.unmasked().sample(3000, random_state=1)
+    active = source.latents.masks.numpy()[masked.component]
+    assert (masked.z[active] == full.z[active]).all()
+    assert (masked.z[~active] != full.z[~active]).all()
+    assert active.mean() < 0.5  # the source itself still rests
+    weights = source.latents.adjacency.numpy()
+    noise = full.z @ (np.eye(5) - weights)
+    np.testing.assert_allclose(np.cov(noise, rowvar=False), np.eye(5), atol=0.15)
+
+
+def test_only_masked_latents_can_be_unmasked():
+    for source in (make_gmm(1).source, make_pdgmm(1, example="E.3").source):
+        with pytest.raises(ValueError, match=r"make_pdgmm, without example, can be unmasked\. Got GaussianMixture"):
+            source.unmasked()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_perfect_recovery_costs_nothing(seed):
+    rng = np.random.default_rng(seed)
+    source = make_pdgmm(1, n=6, k=1, random_state=seed).source
+    rows = source.unmasked().sample(2000, random_state=1)
+    recovered = rows.z[:, rng.permutation(6)] * rng.uniform(-3, 3, size=6) + 1
+    found = recovered_shd(rows.z, recovered, source.latents.adjacency != 0)
+    assert found.shd_recovered == found.shd_true
+    assert found.delta_shd == 0
+    assert (found.recovered.cpdag == found.true.cpdag).all()
+    np.testing.assert_allclose(found.recovered.strengths, found.true.strengths, atol=1e-9)
+
+
+def test_a_latent_that_was_not_recovered_has_no_edges():
+    dag = GRAPHS["collider with a tail"]
+    rows = exact_rows(dag, np.random.default_rng(0))
+    for recovered in (rows[:, [4, 0, 1, 2]], np.c_[rows[:, [4, 0, 1, 2]], np.ones(len(rows))]):
+        found = recovered_shd(rows, recovered, dag)
+        assert found.shd_true == 0
+        assert not found.recovered.cpdag[3].any()
+        assert not found.recovered.cpdag[:, 3].any()
+        assert found.recovered.names == found.true.names
+    nothing = recovered_shd(rows, np.ones((2000, 2)), dag)
+    assert nothing.shd_recovered == dag.sum()
+    wider = recovered_shd(rows, np.c_[np.random.default_rng(1).normal(size=2000), rows], dag)
+    assert wider.delta_shd == 0
+
+
+# bad data
+
+
+ROWS = np.random.default_rng(0).normal(size=(50, 3))
+REST = np.random.default_rng(1).random((50, 3)).argsort(axis=1) == 0  # one active at a time
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: pc(np.c_[ROWS, ROWS[:, 0]]), "singular: z0, z3 are linearly dependent.* Drop one of them"),
+        (lambda: pc(np.c_[ROWS, ROWS.sum(axis=1)]), "singular: z0, z1, z2, z3 are linearly dependent"),
+        (lambda: pc(np.c_[ROWS, ROWS[:, 0] * (1 + 1e-6 * ROWS[:, 1])]), "singular: z0, z3 are"),
+        (lambda: pc(np.c_[ROWS, np.ones(50)]), "must vary; constant here: z3. Drop"),
+        (lambda: pc(ROWS[:6]), "at least 4 rows more than there are columns, got 6 rows and 3 columns: pass more"),
+        (lambda: pc(ROWS[:2].T @ ROWS[:2]), "got 3 rows and 3 columns"),
+        (lambda: pc(np.where(ROWS > 2, np.nan, ROWS)), "Z must be finite, got nan at row .* drop or impute"),
+        (lambda: pc(ROWS[:, 0]), r"Z must be 2-D \(rows, latents\)"),
+        (lambda: pc(ROWS, level=0), "level must lie between 0 and 1, got 0: 0.01 is"),
+        (lambda: pc(ROWS, level=5), "level must lie between 0 and 1, got 5"),
+        (lambda: pc(ROWS, max_condition=-1), "max_condition must be None or .* from 0 on, got -1"),
+        (lambda: pc(ROWS, names=["a", "b"]), "names must be 3 different ones, one per column, got a, b"),
+        (lambda: pc(ROWS, names=["a", "b", "a"]), "names must be 3 different ones"),
+        (
+            lambda: graph_of(Masked(ROWS, REST), None, active_only=True),
+            "are active together in 0 of the rows.*at least 7",
+        ),
+        (lambda: graph_of(Masked(ROWS, REST & False), None), "No latent of the model varies on X"),
+        (lambda: recovered_shd(ROWS, ROWS[:9], dag_of(3)), "one row per sample"),
+        (lambda: recovered_shd(ROWS, ROWS, dag_of(4)), "a node per column of z: 3 columns, got 4 nodes"),
+        (lambda: recovered_shd(ROWS, ROWS, 0.5 * dag_of(3, (0, 1))), r"hold only 0 and 1.*\(W != 0\)"),
+        (lambda: recovered_shd(ROWS, ROWS, dag_of(3, (0, 1), (1, 0))), "no cycles"),
+    ],
+)
+def test_bad_data_are_refused_with_a_cure(call, words):
+    with pytest.raises(DataError, match=words):
+        call()
+
+
+def test_a_model_that_knows_no_rest_is_refused():
+    from identifiable import PrincipalComponents
+
+    model = PrincipalComponents(3).fit(ROWS)
+    assert graph_of(model, ROWS).names[0] == "principalcomponents0"
+    with pytest.raises(DataError, match=r"PrincipalComponents has no `active\(X\)`: use SparseUnmixing"):
+        graph_of(model, ROWS, active_only=True)
+
+
+def test_without_causal_learn_the_error_names_the_extra(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("causallearn")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "causallearn", None)
+    with pytest.raises(ImportError, match=r'needs causal-learn: pip install "identifiable\[causal\]"'):
+        pc(ROWS)
+
+
+# the drawing
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 13, 40])
+def test_the_drawing_has_all_names_and_edges_inside_the_page(n):
+    rng = np.random.default_rng(n)
+    cpdag = dag_to_cpdag(random_dag(rng, n, min(1.0, 3 / n)))
+    names = tuple(f"sparseunmixing{i}" for i in range(n))
+    found = Graph(cpdag, names, 0.01, 5000, rng.uniform(-1, 1, size=(n, n)))
+    figure = found.plot()
+    assert isinstance(figure, Figure)
+    (axis,) = figure.axes
+    assert [text.get_text() for text in axis.texts[:n]] == list(names)
+    assert axis.texts[n].get_text().startswith(f"{n} variable")
+    drawn = [patch for patch in axis.patches if isinstance(patch, FancyArrowPatch)]
+    edges = found.edges()
+    assert len(drawn) == len(edges)
+    heads = sum("->" in type(patch.get_arrowstyle()).__name__ or patch.get_arrowstyle().arrow != "-" for patch in drawn)
+    assert heads == sum(edge.mark == "->" for edge in edges)
+    widths = [patch.get_linewidth() for patch in drawn]
+    assert widths == sorted(widths)  # the strongest are drawn last
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in axis.texts]
+    assert all(
+        box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.width and box.y1 <= figure.bbox.height for box in boxes
+    )
+    straight = boxes[:n] if n <= 12 else []
+    assert not any(a.overlaps(b) for a, b in combinations(straight, 2))
