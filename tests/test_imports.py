@@ -13,6 +13,8 @@ RANK = {
     "flows": 1,
     "densities": 1,
     "store": 1,
+    "sweep": 1,
+    "exact_likelihood": 1,
     "data": 2,
     "metrics": 2,
     "certify": 2,
@@ -23,10 +25,12 @@ RANK = {
     "select": 5,
     "causal": 5,
     "report": 6,
+    "experiments": 6,
     "recipes": 7,
     "run": 7,
     "demo": 7,
-    "cli": 8,
+    "reproduce": 8,
+    "cli": 9,
 }
 
 
