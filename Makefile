@@ -5,17 +5,24 @@ TORCH  ?= torch==2.13.0
 JOBS   ?= 2
 BIN    := .venv/bin
 
-.PHONY: demo test lint check clean
+.PHONY: demo test lint check browser clean
 demo: .venv/core.stamp
 	$(BIN)/identifiable demo
 
-test: .venv/dev.stamp lint
+test: .venv/dev.stamp lint browser
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The HTML pages are tested in chromium, which no Python package brings.
+browser:
+	@command -v chromium >/dev/null || { command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] \
+	  && echo "==> installing chromium (once), to test the HTML pages in" \
+	  && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; } \
+	  || echo "==> no chromium, and it cannot be installed here: the tests of the HTML pages in a browser are skipped"
 
 # torch comes first and pinned, so that no later requirement pulls in another, much larger build of it.
 .venv/core.stamp: pyproject.toml Makefile

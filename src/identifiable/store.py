@@ -41,10 +41,7 @@ def _digest(kind: str, header: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def write(path: str | Path, kind: str, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Write header and tensors to path, all or nothing.
-
-    The bytes go to a temporary file beside `path`, are flushed to disk and then renamed over it: a crash at any moment
-    leaves either the old file or the new one.
+    """Write header and tensors to path, all or nothing (`write_bytes`).
 
     Examples
     --------
@@ -60,7 +57,15 @@ def write(path: str | Path, kind: str, header: Mapping[str, Any], tensors: Mappi
     # A copy each: safetensors refuses tensors that share memory.
     plain = {k: t.detach().cpu().clone(memory_format=torch.contiguous_format) for k, t in tensors.items()}
     metadata = {"format": FORMAT, "kind": kind, "header": words, "sha256": _digest(kind, words, plain)}
-    content = save(plain, metadata)
+    write_bytes(path, save(plain, metadata))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write any content to path, all or nothing.
+
+    The bytes go to a temporary file beside `path`, are flushed to disk and then renamed over it: a crash at any moment
+    leaves either the old file or the new one.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
     try:
         with temporary.open("xb") as f:

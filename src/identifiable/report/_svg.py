@@ -1,0 +1,313 @@
+"""Drawings as SVG: scales, line plots, scatters and strips; and heat maps as small PNGs.
+
+Colours come from the page's style (`.s0`, `.s1`, ...), so a drawing follows the light and the dark scheme.
+"""
+
+import base64
+import math
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from markupsafe import Markup, escape
+from numpy.typing import ArrayLike, NDArray
+
+# ColorBrewer's Blues, as in `plot_recovery`.
+BLUES = ("f7fbff", "deebf7", "c6dbef", "9ecae1", "6baed6", "4292c6", "2171b5", "08519c", "08306b")
+SHADES = 64
+HEAT_PIXELS = 160
+MARKERS = ("disc", "square", "triangle", "diamond", "down", "cross", "plus", "star")
+
+
+def tag(name: str, *children: object, **attributes: object) -> Markup:
+    """Build an element; children and attributes are escaped, `stroke_width` is `stroke-width`, None is left out.
+
+    Examples
+    --------
+    >>> tag("text", "a < b", x=1.25, class_="tick", fill=None)
+    Markup('<text x="1.2" class="tick">a &lt; b</text>')
+    """
+    words = [name]
+    for key, value in attributes.items():
+        if value is not None:
+            text = _short(value) if isinstance(value, float) else escape(value)
+            words.append(f'{key.rstrip("_").replace("_", "-")}="{text}"')
+    inside = Markup("").join(escape(child) for child in children)
+    return Markup("<" + " ".join(words) + (f">{inside}</{name}>" if children else "/>"))
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def mark(value: float) -> str:
+    """Write a value beside an axis.
+
+    Examples
+    --------
+    >>> mark(0.5), mark(-2.0), mark(100_000.0)
+    ('0.5', '−2', '100k')
+    """
+    return (f"{value / 1000:g}k" if abs(value) >= 10_000 else f"{value:g}").replace("-", "−")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A map of [low, high] to [0, 1], linear or logarithmic, and the values to mark on it."""
+
+    low: float
+    high: float
+    log: bool = False
+    ticks: tuple[tuple[float, str], ...] = ()
+
+    def __call__(self, value: float) -> float:
+        """Return the place of a value; what lies beyond an end is put there."""
+        if self.log:
+            low, high, value = math.log(self.low), math.log(self.high), math.log(max(value, self.low))
+        else:
+            low, high = self.low, self.high
+        return min(1.0, max(0.0, (value - low) / (high - low)))
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """Cover the values; by their logarithms where they are positive and span more than two decades beyond 1."""
+        found = [v for v in values if math.isfinite(v)]
+        wide = len(found) > 1 and min(found) > 0 and max(found) > max(1, 100 * min(found))
+        return cls.logarithmic(found) if wide else cls.linear(found)
+
+    @classmethod
+    def linear(cls, values: Iterable[float], most: int = 6, *, tight: bool = False) -> Self:
+        """Cover the values with round numbers: [0, 1] where all of them lie there, or else from 0 if that is near.
+
+        A tight scale covers no more than the values.
+
+        Examples
+        --------
+        >>> Scale.linear([0.3, 0.9]).ticks[-1], Scale.linear([3, 18]).ticks
+        ((1.0, '1'), ((0.0, '0'), (5.0, '5'), (10.0, '10'), (15.0, '15'), (20.0, '20')))
+        """
+        found = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
+        low, high = min(found), max(found)
+        if not tight and low >= 0 and high <= 1:
+            low, high = 0.0, 1.0
+        elif not tight and 0 < low < 0.5 * high:
+            low = 0.0
+        if high - low <= max(1e-12 * max(abs(low), abs(high)), 1e-300):
+            low, high = low - 0.5, high + 0.5
+        rough = (high - low) / (most - 1)
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(s for s in (1, 2, 5, 10) if s * power >= rough * (1 - 1e-9)) * power
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        marks = [float(f"{i * step:.12g}") for i in range(first, last + 1)]
+        return cls(marks[0], marks[-1], False, tuple((m, mark(m)) for m in marks))
+
+    @classmethod
+    def logarithmic(cls, values: Iterable[float]) -> Self:
+        """Cover positive values from one of 1, 2, 5, 10, ... to another; marks at powers of ten, or at all of these.
+
+        Examples
+        --------
+        >>> Scale.logarithmic([0.03, 700]).low, [text for _, text in Scale.logarithmic([0.03, 700]).ticks]
+        (0.02, ['0.1', '1', '10', '100', '1000'])
+        """
+        found = [v for v in values if math.isfinite(v) and v > 0] or [1.0, 10.0]
+        first, last = math.floor(math.log10(min(found))), math.ceil(math.log10(max(found)))
+        steps = [float(f"{m}e{p}") for p in range(first - 1, last + 2) for m in (1, 2, 5)]
+        low = max(s for s in steps if s <= min(found))
+        high = min((s for s in steps if s >= max(found) and s > low), default=2 * low)
+        powers = [10.0**p for p in range(first, last + 1) if low <= 10.0**p <= high]
+        marks = powers[:: 1 + len(powers) // 7] if len(powers) > 2 else [s for s in steps if low <= s <= high]
+        return cls(low, high, True, tuple((m, mark(m)) for m in marks))
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point with a spread (nan for none) and the words that appear over it."""
+
+    x: float
+    y: float
+    spread: float = math.nan
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a method is drawn everywhere: the class of its colour, and the number of its marker."""
+
+    shade: str = "s0"
+    marker: int = 0
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points of one method; `tag` is "method", "baseline" or "published", and what is published is dashed."""
+
+    name: str
+    look: Look
+    points: Sequence[Point]
+    tag: str = "method"
+    line: bool = True
+
+    @property
+    def key(self) -> str:
+        """A name that no other series has."""
+        return f"{self.tag} {self.name}"
+
+    @property
+    def css(self) -> str:
+        """The classes that give it its colour and its dashes."""
+        return f"series {self.look.shade}" + {"published": " dashed", "baseline": " thin"}.get(self.tag, "")
+
+    def swatch(self) -> Markup:
+        """Draw the series as it appears in a legend."""
+        line = tag("path", d="M1 7H27", class_="line") if self.line else ""
+        drawn = tag("g", line, marker(14, 7, self.look.marker), class_=self.css)
+        return tag("svg", drawn, viewBox="0 0 28 14", width=28, height=14, aria_hidden="true")
+
+
+def marker(x: float, y: float, style: int, words: str = "", *, size: float = 3.6) -> Markup:
+    """Draw the marker of a style; the words appear over it."""
+    s = size
+    match MARKERS[style % len(MARKERS)]:
+        case "disc":
+            d = f"M{_short(x - s)} {_short(y)}a{s} {s} 0 1 0 {2 * s} 0a{s} {s} 0 1 0 {-2 * s} 0z"
+        case "square":
+            d = _path([(x - s, y - s), (x + s, y - s), (x + s, y + s), (x - s, y + s)], closed=True)
+        case "triangle":
+            d = _path([(x - 1.1 * s, y + s), (x, y - 1.2 * s), (x + 1.1 * s, y + s)], closed=True)
+        case "diamond":
+            d = _path([(x - 1.3 * s, y), (x, y - 1.3 * s), (x + 1.3 * s, y), (x, y + 1.3 * s)], closed=True)
+        case "down":
+            d = _path([(x - 1.1 * s, y - s), (x, y + 1.2 * s), (x + 1.1 * s, y - s)], closed=True)
+        case "cross":
+            d = _path([(x - s, y - s), (x + s, y + s)]) + _path([(x - s, y + s), (x + s, y - s)])
+        case "plus":
+            d = _path([(x - 1.2 * s, y), (x + 1.2 * s, y)]) + _path([(x, y - 1.2 * s), (x, y + 1.2 * s)])
+        case _:
+            ends = [(1.3 * s * math.cos(a), 1.3 * s * math.sin(a)) for a in (math.pi / 2, math.pi / 6, -math.pi / 6)]
+            d = "".join(_path([(x - u, y - v), (x + u, y + v)]) for u, v in ends)
+    return tag("path", *([tag("title", words)] if words else []), d=d, class_="marker")
+
+
+def _path(points: Sequence[tuple[float, float]], *, closed: bool = False) -> str:
+    return "M" + "L".join(f"{_short(x)} {_short(y)}" for x, y in points) + ("z" if closed else "")
+
+
+WIDTH, HEIGHT = 360.0, 276.0
+LEFT, RIGHT, TOP, BOTTOM = 40.0, 12.0, 28.0, 44.0
+
+
+def plot(series: Sequence[Series], x: Scale, y: Scale, *, label: str, x_title: str, y_title: str) -> Markup:
+    """Draw series on common axes; `label` says in words what is to be seen."""
+
+    def across(value: float) -> float:
+        return LEFT + 10 + x(value) * (WIDTH - LEFT - RIGHT - 20)
+
+    def down(value: float) -> float:
+        return HEIGHT - BOTTOM - y(value) * (HEIGHT - TOP - BOTTOM)
+
+    floor, parts = HEIGHT - BOTTOM, []
+    for value, text in y.ticks:
+        parts.append(tag("path", d=_path([(LEFT, down(value)), (WIDTH - RIGHT, down(value))]), class_="grid"))
+        parts.append(tag("text", text, x=LEFT - 7, y=down(value) + 4, text_anchor="end", class_="tick"))
+    for value, text in x.ticks:
+        parts.append(tag("path", d=_path([(across(value), floor), (across(value), floor + 4)]), class_="axis"))
+        parts.append(tag("text", text, x=across(value), y=floor + 18, text_anchor="middle", class_="tick"))
+    parts.append(tag("path", d=_path([(LEFT, floor), (WIDTH - RIGHT, floor)]), class_="axis"))
+    parts.append(tag("text", x_title, x=(LEFT + WIDTH - RIGHT) / 2, y=HEIGHT - 6, text_anchor="middle", class_="name"))
+    parts.append(tag("text", y_title, x=2, y=12, class_="name"))
+    lines = [one for one in series if one.line]
+    for one in series:
+        aside = _dodge(lines.index(one), len(lines)) if one.line and one.tag != "published" else 0.0
+        parts.append(_drawn(one, [(across(p.x) + aside, down(p.y)) for p in one.points], down))
+    return tag("svg", *parts, viewBox=f"0 0 {WIDTH:.0f} {HEIGHT:.0f}", role="img", aria_label=label, class_="plot")
+
+
+def _dodge(i: int, count: int) -> float:
+    """Move series aside by a little, so that their error bars can be told apart."""
+    return (i - (count - 1) / 2) * min(2.5, 16 / max(count, 1))
+
+
+def _drawn(one: Series, places: list[tuple[float, float]], down: Callable[[float], float]) -> Markup:
+    parts: list[Markup] = []
+    if one.line and len(places) > 1:
+        parts.append(tag("path", d=_path(places), class_="line"))
+    for point, (x, y) in zip(one.points, places, strict=True):
+        if math.isfinite(point.spread) and point.spread > 0:
+            ends = [(x, down(point.y - point.spread)), (x, down(point.y + point.spread))]
+            parts.append(tag("path", d=_path(ends), class_="bar"))
+        parts.append(marker(x, y, one.look.marker, point.words))
+    return tag("g", *parts, class_=one.css, data_tag=one.tag, data_series=one.key)
+
+
+def strip(
+    scale: Scale,
+    *,
+    look: Look,
+    value: float = math.nan,
+    spread: float = math.nan,
+    others: Sequence[float] = (),
+    reference: float = math.nan,
+    words: str = "",
+) -> Markup:
+    """Draw one value on a line that is as wide as its place: the value, its spread, single runs, and a reference."""
+    middle = 7 if len(others) else 10
+    parts = [tag("line", x1="0", x2="100%", y1=middle, y2=middle, class_="grid")]
+    if math.isfinite(reference):
+        at = _percent(scale(reference))
+        parts.append(tag("line", x1=at, x2=at, y1=2, y2=18, class_="reference"))
+    for at in (_percent(scale(v)) for v in others if math.isfinite(v)):
+        parts.append(tag("line", x1=at, x2=at, y1=13, y2=18, class_="run"))
+    if math.isfinite(value):
+        if math.isfinite(spread):
+            ends = {"x1": _percent(scale(value - spread)), "x2": _percent(scale(value + spread))}
+            parts.append(tag("line", **ends, y1=middle, y2=middle, class_="bar"))
+        place = tag("svg", marker(0, 0, look.marker, words), x=_percent(scale(value)), y=middle, overflow="visible")
+        parts.append(place)
+    hidden = {"role": "img", "aria_label": words} if words else {"aria_hidden": "true"}
+    return tag("svg", *parts, height=20, class_=f"strip {look.shade}", **hidden)
+
+
+def strip_axis(scale: Scale) -> Markup:
+    """Draw the scale of a column of strips."""
+    between = 0.5 * (scale.low + scale.high)
+    marks = [v for v, _ in scale.ticks][:: 1 + len(scale.ticks) // 5] if scale.log else (scale.low, between, scale.high)
+    parts = [tag("text", mark(v), x=_percent(scale(v)), y=12, text_anchor="middle") for v in marks]
+    return tag("svg", *parts, height=16, class_="strip", aria_hidden="true")
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.2f}%"
+
+
+def heat_map(table: ArrayLike, alt: str) -> Markup:
+    """Draw a table of numbers in [0, 1], from white to dark blue."""
+    values = np.nan_to_num(np.asarray(table, dtype=np.float64), nan=0.0)
+    shades = np.rint(np.clip(values, 0, 1) * (SHADES - 1)).astype(np.uint8)
+    each = max(1, HEAT_PIXELS // max(shades.shape))
+    data = base64.b64encode(_png(np.kron(shades, np.ones((each, each), dtype=np.uint8)))).decode()
+    height, width = (each * n for n in shades.shape)
+    return tag("img", src=f"data:image/png;base64,{data}", alt=alt, width=width, height=height, class_="heat")
+
+
+def _png(shades: NDArray[np.uint8]) -> bytes:
+    """Write numbers of shades (h, w) as a PNG with a palette."""
+    height, width = shades.shape
+    stops = np.array([[int(colour[i : i + 2], 16) for i in (0, 2, 4)] for colour in BLUES])
+    places = np.linspace(0, len(BLUES) - 1, SHADES)
+    palette = np.stack([np.interp(places, np.arange(len(BLUES)), c) for c in stops.T], 1).round().astype(np.uint8)
+    lines = b"".join(b"\0" + row.tobytes() for row in shades)
+    chunks = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
+        (b"PLTE", palette.tobytes()),
+        (b"IDAT", zlib.compress(lines, 9)),
+        (b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

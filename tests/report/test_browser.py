@@ -1,0 +1,292 @@
+"""The page in a browser: sorting, filtering, schemes, phones and paper; and that it asks for nothing."""
+
+import os
+import shutil
+from itertools import pairwise
+
+import fake_sweep
+import pytest
+from test_page import HOSTILE, hostile
+
+from identifiable.report.sweep_page import write_report
+
+CHROMIUM = shutil.which("chromium")
+TALL = "#numbers table"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None and os.environ.get("CI") == "true":
+        pytest.fail("The pages have to be tested in a browser, and there is no chromium: apt-get install chromium.")
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return write_report(fake_sweep.RECIPE, fake_sweep.records(), tmp_path_factory.mktemp("page"))[0]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The same page with four settings: all that a page can have, and drawn in no time."""
+    few = [r for r in fake_sweep.records(failed=40) if r.cell.setting in ("n=5", "n=10", "delta=3", "rho=1var")]
+    return write_report(fake_sweep.RECIPE, few, tmp_path_factory.mktemp("small"), missing=1)[0]
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a file; at the end no error, no dialog and no request but the file's own may have come."""
+    pages, wrong = [], []
+
+    def go(path, **options):
+        page = browser.new_page(**options)
+        page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: (wrong.append("dialog"), dialog.dismiss()))
+        page.on("request", lambda r: r.url.startswith(("data:", path.as_uri())) or wrong.append(r.url))
+        page.goto(path.as_uri())
+        pages.append(page)
+        return page
+
+    yield go
+    for page in pages:
+        page.close()
+    assert wrong == []
+
+
+def keys(page, table, column):
+    """What the visible rows of a column are sorted by, from top to bottom."""
+    return page.eval_on_selector_all(
+        f"{table} tbody tr",
+        f"rows => rows.filter(r => r.offsetParent).map(r => r.cells[{column}].dataset.sort ?? null)",
+    )
+
+
+def texts(page, table, column):
+    """What can be read in the visible rows of a column, from top to bottom."""
+    seen = f"rows.filter(r => r.offsetParent).map(r => r.cells[{column}])"
+    readable = "filter(c => getComputedStyle(c).visibility === 'visible').map(c => c.innerText)"
+    return page.eval_on_selector_all(f"{table} tbody tr", f"rows => {seen}.{readable}")
+
+
+def numbers(found):
+    return [float(v) for v in found if v is not None]
+
+
+@pytest.mark.parametrize(("table", "column"), [("#table table", 4), (TALL, 3), (TALL, 7), ("#times table", 2)])
+def test_numbers_are_sorted_both_ways_and_gaps_come_last(visit, path, table, column):
+    page = visit(path)
+    head = page.locator(f"{table} thead tr:last-child th").nth(column)
+    before = sorted(numbers(keys(page, table, column)))
+    assert head.get_attribute("aria-sort") == "none"
+    seen = {}
+    for _ in range(2):
+        head.locator("button").click()
+        seen[head.get_attribute("aria-sort")] = keys(page, table, column)
+    assert numbers(seen["ascending"]) == before
+    assert numbers(seen["descending"]) == before[::-1]
+    for found in seen.values():
+        gaps = [i for i, v in enumerate(found) if v is None]
+        assert gaps == list(range(len(found) - len(gaps), len(found)))
+
+
+def test_sorting_by_keyboard_and_one_column_at_a_time(visit, path):
+    page = visit(path)
+    heads = page.locator(f"{TALL} thead th")
+    heads.nth(1).locator("button").focus()
+    page.keyboard.press("Enter")
+    assert heads.nth(1).get_attribute("aria-sort") == "ascending"
+    names = keys(page, TALL, 1)
+    assert names == sorted(names, key=str.lower)
+    page.keyboard.press("Space")
+    assert heads.nth(1).get_attribute("aria-sort") == "descending"
+    assert page.locator(f"{TALL} th[aria-sort=ascending], {TALL} th[aria-sort=descending]").count() == 1
+
+
+def test_settings_are_groups_until_another_column_is_sorted_and_again_after(visit, path):
+    page = visit(path)
+    names = [s.name for s in fake_sweep.RECIPE.settings]
+    assert texts(page, TALL, 0) == names
+    page.locator(f"{TALL} thead th").nth(3).locator("button").click()
+    assert len(texts(page, TALL, 0)) == 170
+    setting = page.locator(f"{TALL} thead th").nth(0).locator("button")
+    setting.click()
+    assert texts(page, TALL, 0) == names
+    setting.click()
+    assert texts(page, TALL, 0) == names[::-1]
+    assert texts(page, TALL, 1)[0] == "TwoStage"  # within a group the order stays
+
+
+def test_a_filter_and_a_switch_act_on_all_tables(visit, path):
+    page = visit(path)
+    box = page.locator("#table input.filter")
+    box.fill("THETA")
+    for table in ("#table table", TALL):
+        assert texts(page, table, 0) == ["theta=15", "theta=30", "theta=45"]
+    assert page.locator("#numbers input.filter").input_value() == "THETA"
+    assert page.locator("#table .count").inner_text() == "3 of 17 rows"
+    assert len(keys(page, TALL, 1)) == 30
+    page.locator("#numbers input.hide").check()
+    assert len(keys(page, TALL, 1)) == 3 * 6
+    assert not {"PCA", "raw x"} & set(keys(page, TALL, 1))
+    assert texts(page, TALL, 0) == ["theta=15", "theta=30", "theta=45"]
+    assert page.locator("#table th", has_text="FastICA").is_hidden()
+    assert page.locator("#parameters g[data-tag=baseline]").first.is_hidden()
+    page.locator("#table input.hide").uncheck()
+    box.fill("")
+    assert len(keys(page, TALL, 1)) == 170
+    box.fill("no such setting")
+    assert keys(page, TALL, 1) == []
+
+
+def test_a_name_in_the_legend_stands_out(visit, small):
+    page = visit(small)
+    button = page.locator("#parameters .legend button", has_text="PDGMM")
+    opacity = "([name]) => getComputedStyle(document.querySelector(`g[data-series='${name}']`)).opacity"
+    assert page.evaluate(opacity, ["method VaDE"]) == "1"
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true"
+    assert page.evaluate(opacity, ["method PDGMM"]) == "1"
+    assert float(page.evaluate(opacity, ["method VaDE"])) < 0.3
+    button.click()
+    assert page.evaluate(opacity, ["method VaDE"]) == "1"
+
+
+def test_all_images_load(visit, path):
+    page = visit(path)
+    page.eval_on_selector_all("details", "all => all.forEach(d => d.open = true)")
+    widths = page.eval_on_selector_all(
+        "img",
+        "async all => { for (const i of all) await i.decode(); "
+        "return all.map(i => [i.naturalWidth, i.clientWidth, i.alt.length]) }",
+    )
+    assert len(widths) == 24
+    assert min(min(w) for w in widths) > 0
+
+
+def test_scripts_in_names_stay_text(visit, tmp_path):
+    page = visit(write_report(*hostile(), tmp_path)[0])
+    page.eval_on_selector_all("details", "all => all.forEach(d => d.open = true)")
+    for head in page.locator("thead button").all():
+        head.click()
+    page.locator("input.filter").first.fill("<script>")
+    page.locator("input.hide").first.check()
+    assert HOSTILE in page.locator("h1").inner_text()
+    assert len(keys(page, TALL, 0)) > 0
+    assert page.locator("script").count() == 1
+
+
+def lightness(page):
+    red, green, blue = page.evaluate(
+        "() => { const c = document.createElement('canvas').getContext('2d', {willReadFrequently: true});"
+        "c.fillStyle = getComputedStyle(document.body).backgroundColor; c.fillRect(0, 0, 1, 1);"
+        "return Array.from(c.getImageData(0, 0, 1, 1).data).slice(0, 3) }"
+    )
+    return (red + green + blue) / (3 * 255)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_scheme_is_the_system_s_until_the_button_is_pressed(visit, small, scheme):
+    page = visit(small, color_scheme=scheme)
+    button = page.locator("#scheme")
+    first = lightness(page)
+    assert (first > 0.9) if scheme == "light" else (first < 0.2)
+    assert button.inner_text() == ("Dark scheme" if scheme == "light" else "Light scheme")
+    button.click()
+    assert (lightness(page) > 0.9) == (scheme == "dark")
+    button.click()
+    assert lightness(page) == first
+
+
+CONTRAST = """() => {
+  const c = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const rgba = (colour) => { c.clearRect(0, 0, 1, 1); c.fillStyle = colour; c.fillRect(0, 0, 1, 1);
+    return Array.from(c.getImageData(0, 0, 1, 1).data); };
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 :
+    ((v + 0.055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (e) => { for (; e; e = e.parentElement) { const found = rgba(getComputedStyle(e).backgroundColor);
+    if (found[3] === 255) return found; } };
+  const low = [];
+  for (const e of document.querySelectorAll('body *')) {
+    if (!e.offsetParent || !Array.from(e.childNodes).some(n => n.nodeType === 3 && n.data.trim())) continue;
+    let opacity = 1;
+    for (let p = e; p; p = p.parentElement) opacity *= Number(getComputedStyle(p).opacity);
+    const under = ground(e), own = rgba(getComputedStyle(e).color);
+    const over = own.map((v, i) => v * opacity + under[i] * (1 - opacity));
+    const [a, b] = [light(over), light(under)].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) low.push([e.className, e.textContent.slice(0, 40), (a + 0.05) / (b + 0.05)]);
+  }
+  return low.slice(0, 10);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_can_be_read(visit, small, scheme):
+    page = visit(small, color_scheme=scheme)
+    page.eval_on_selector_all("details", "all => all.forEach(d => d.open = true)")
+    assert page.evaluate(CONTRAST) == []
+
+
+def test_a_phone_scrolls_tables_and_not_the_page(visit, small):
+    page = visit(small, viewport={"width": 390, "height": 844})
+    page.eval_on_selector_all("details", "all => all.forEach(d => d.open = true)")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.evaluate("document.body.scrollWidth") <= 390
+    inner, outer = page.eval_on_selector("#table .scroll", "e => [e.scrollWidth, e.clientWidth]")
+    assert inner > outer
+    name = page.locator("#table tbody th.name").first
+    before = name.bounding_box()["x"]
+    page.eval_on_selector("#table .scroll", "e => e.scrollLeft = 200")
+    assert name.bounding_box()["x"] == before
+
+
+def test_the_head_of_a_long_table_stays_in_sight(visit, path):
+    page = visit(path)
+    scroll = page.locator("#numbers .scroll")
+    scroll.evaluate("e => e.scrollTop = 2000")
+    head = page.locator(f"{TALL} thead").bounding_box()
+    assert abs(head["y"] - scroll.bounding_box()["y"]) < 3
+
+
+def test_paper_has_no_controls_is_light_and_shows_everything(visit, small):
+    page = visit(small, color_scheme="dark")
+    page.locator("#scheme").click()
+    page.locator("#scheme").click()  # dark by choice
+    page.emulate_media(media="print", color_scheme="dark")
+    for control in ("#scheme", ".controls", "nav"):
+        assert page.locator(control).first.is_hidden()
+    assert lightness(page) == 1
+    assert page.eval_on_selector("#numbers .scroll", "e => getComputedStyle(e).overflow") == "visible"
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details[open]").count() == 0
+    assert page.pdf(prefer_css_page_size=True)[:5] == b"%PDF-"
+
+
+def test_every_control_can_be_reached_by_keyboard_and_is_named(visit, small):
+    page = visit(small)
+    names = page.eval_on_selector_all(
+        "button, input, summary, [tabindex], svg[role=img], img",
+        "all => all.map(e => (e.ariaLabel || e.alt || e.innerText || e.labels?.[0]?.innerText || '').trim())",
+    )
+    assert len(names) > 50
+    assert "" not in names
+    assert page.eval_on_selector_all("[tabindex]", "all => all.every(e => e.tabIndex === 0)")
+    levels = page.eval_on_selector_all("h1, h2, h3, h4", "all => all.map(h => Number(h.tagName[1]))")
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(b - a <= 1 for a, b in pairwise(levels))
+
+
+def test_without_a_script_the_page_is_read_all_the_same(visit, path):
+    page = visit(path, java_script_enabled=False)
+    assert page.locator("#scheme").is_hidden()
+    assert page.locator(f"{TALL} tbody tr").count() == 170
