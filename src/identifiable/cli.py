@@ -66,6 +66,55 @@ def datasets() -> None:
     Console().print(table)
 
 
+@app.command()
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(help="A recipe, such as xu2026/table1; without it, all are listed.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds.", min=1)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A smaller version: minutes on two cores.")] = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Run folder [runs/NAME].")] = None,
+    setting: Annotated[list[str] | None, typer.Option(help="Only this setting; may be repeated.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only this method; may be repeated.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes at once [the number of processors].", min=1)] = None,
+    cluster: Annotated[str | None, typer.Option(help="Dask scheduler, tcp://HOST:PORT, or local.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed cells again.")] = False,
+) -> None:
+    """Run a published table or figure beside the trivial baselines; the same command again does what is missing."""
+    from identifiable import reproduce as work
+
+    if name is None:
+        Console().print(work.listing())
+        return
+    found = work.reproduce(
+        name,
+        output,
+        seeds=seeds,
+        quick=quick,
+        settings=setting or (),
+        methods=method or (),
+        jobs=jobs,
+        cluster=cluster,
+        device=device,
+        retry_failed=retry_failed,
+    )
+    work.show(found)
+    if found.results.failed or found.results.missing:
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    run: Annotated[list[Path], typer.Argument(help="Run folder; several are merged into the one of -o.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to merge them into.")] = None,
+) -> None:
+    """Write the page of a run: report.html opens offline; results.csv has a line per cell."""
+    from identifiable import reproduce as work
+
+    work.show(work.report(run, output))
+
+
 def main() -> None:
     """Run the command line: exit code 0 when all went well, 1 for an error, 2 for a wrong call."""
     try:

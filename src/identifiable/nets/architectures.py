@@ -191,6 +191,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "arch1": Dense((500, 1000), (500, 500)),
     "arch2": Dense((256, 512, 512), (512, 256)),
     "arch3": Dense((128, 256, 128, 128), (128, 128)),
+    "arch1-relu": Dense((500, 1000), (500, 500), "relu"),
+    "arch2-relu": Dense((256, 512, 512), (512, 256), "relu"),
+    "arch3-relu": Dense((128, 256, 128, 128), (128, 128), "relu"),
     "toy": Dense((64, 512, 64), (64, 512)),
 }
 
