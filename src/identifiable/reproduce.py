@@ -2,11 +2,13 @@
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -14,11 +16,12 @@ from rich.text import Text
 from identifiable.errors import DataError
 from identifiable.experiments import measure
 from identifiable.recipes import RECIPES, find
-from identifiable.report.summary import summarise
+from identifiable.report.summary import BEATS, BEATS_NOT, summarise
 from identifiable.report.sweep_page import write_report
 from identifiable.run import Results, collect, merge, read_records, run
 from identifiable.sweep import BASELINES, Cell, Recipe, Record
 
+LARGE = 10  # from here on, numbers have one decimal instead of three
 STYLES = {"baseline": "dim", "published": "cyan"}
 
 
@@ -153,41 +156,56 @@ def listing() -> Table:
 
 
 def rendered(found: Reproduction) -> Table:
-    """Return the table of a run for a terminal."""
+    """Return the table of a run for a terminal: settings by methods on the main metric; all metrics of one setting."""
     recipe, frame = found.recipe, found.table
-    shown = [m for m in recipe.metrics if frame[f"{m}_mean"].notna().any()]
-    table = Table(title=f"{recipe.name}: {recipe.title}", caption=_caption(found), title_justify="left")
-    for name in ("setting", "method"):
-        table.add_column(name, overflow="fold")
-    for metric in shown:
-        table.add_column(metric, justify="right")
-    table.add_column("seeds", justify="right")
-    table.add_column(f"{shown[0] if shown else ''} is", overflow="fold")
-    previous = None
-    for row in frame.to_dict("records"):
-        if previous not in (None, row["setting"]):
-            table.add_section()
-        numbers = [spread(row[f"{m}_mean"], row[f"{m}_sd"]) for m in shown]
-        seeds = "" if row["kind"] == "published" else str(int(max((row[f"{m}_n"] for m in shown), default=0)))
-        failed = f"{row['failed']} failed " if row["failed"] else ""
-        name = row["setting"] if row["setting"] != previous else ""
-        table.add_row(name, row["method"], *numbers, seeds, failed + row["verdict"], style=STYLES.get(row["kind"], ""))
-        previous = row["setting"]
+    title, caption = f"{recipe.name}: {recipe.title}", _caption(found)
+    table = Table(
+        title=title, caption=caption, title_justify="left", caption_justify="left", box=SIMPLE, padding=(0, 1)
+    )
+    if frame["setting"].nunique() == 1:
+        shown = [m for m in recipe.metrics if frame[f"{m}_mean"].notna().any()]
+        table.add_column(str(frame["setting"].iloc[0]), overflow="fold")
+        for metric in shown:
+            table.add_column(metric, justify="right")
+        for row in frame.to_dict("records"):
+            table.add_row(row["method"], *(_number(row, m) for m in shown), style=STYLES.get(row["kind"], ""))
+        return table
+    main = recipe.metrics[0]
+    table.add_column(main, no_wrap=True)
+    methods = frame.sort_values("kind", key=lambda kind: kind == "published", kind="stable")["method"].unique()
+    for method in methods:
+        table.add_column(method, justify="right", overflow="fold")
+    for setting, rows in frame.groupby("setting", sort=False):
+        own = {row["method"]: row for row in rows.to_dict("records")}
+        table.add_row(str(setting), *(_number(own[m], main) if m in own else "" for m in methods))
     return table
 
 
+def _number(row: Mapping[Hashable, Any], metric: str) -> Text:
+    """Return mean and sd; green above all baselines, red if not, with a mark for those who see no colour."""
+    beats = row["against_baselines"]
+    text = spread(row[f"{metric}_mean"], row[f"{metric}_sd"]) + "*" * (beats == BEATS)
+    if row["failed"]:
+        return Text(f"{text} {row['failed']} failed", "red")
+    return Text(text, {BEATS: "green", BEATS_NOT: "red"}.get(beats, STYLES.get(row["kind"], "")))
+
+
 def spread(mean: float, sd: float) -> str:
-    """Return a mean and its standard deviation, "0.950 ± 0.012"; a dash where there is none.
+    """Return a mean and its standard deviation, short: ".950 ±.012"; a dash where there is none.
 
     Examples
     --------
-    >>> spread(0.95, 0.012), spread(0.95, float("nan")), spread(float("nan"), 0.0), spread(75.3, 2.0)
-    ('0.950 ± 0.012', '0.950', '–', '75.3 ± 2.0')
+    >>> spread(0.95, 0.012), spread(0.95, float("nan")), spread(float("nan"), 0.0), spread(-0.2, 0.1), spread(75.3, 2.0)
+    ('.950 ±.012', '.950', '–', '-.200 ±.100', '75.3 ±2.0')
     """
     if math.isnan(mean):
         return "–"
-    digits = 1 if abs(mean) >= 10 else 3
-    return f"{mean:.{digits}f}" + ("" if math.isnan(sd) else f" ± {sd:.{digits}f}")
+    digits = 1 if abs(mean) >= LARGE else 3
+    return " ±".join(
+        f"{v:.{digits}f}".replace("0.", ".", 1) if abs(v) < 1 else f"{v:.{digits}f}"
+        for v in (mean, sd)
+        if not math.isnan(v)
+    )
 
 
 def _caption(found: Reproduction) -> str:
@@ -197,7 +215,7 @@ def _caption(found: Reproduction) -> str:
         results.missing
     )
     small = "A smaller version: fewer rows, seeds and steps than the paper. " if _is_quick(results.records) else ""
-    return small + ", ".join(words) + ". Mean ± sd over seeds."
+    return small + ", ".join(words) + ". Mean ± sd over seeds; * above every trivial baseline."
 
 
 def _is_quick(records: Sequence[Record]) -> bool:
