@@ -158,6 +158,7 @@ def listing() -> Table:
 def rendered(found: Reproduction) -> Table:
     """Return the table of a run for a terminal: settings by methods on the main metric; all metrics of one setting."""
     recipe, frame = found.recipe, found.table
+    main = recipe.metrics[0]
     title, caption = f"{recipe.name}: {recipe.title}", _caption(found)
     table = Table(
         title=title, caption=caption, title_justify="left", caption_justify="left", box=SIMPLE, padding=(0, 1)
@@ -168,22 +169,21 @@ def rendered(found: Reproduction) -> Table:
         for metric in shown:
             table.add_column(metric, justify="right")
         for row in frame.to_dict("records"):
-            table.add_row(row["method"], *(_number(row, m) for m in shown), style=STYLES.get(row["kind"], ""))
+            table.add_row(row["method"], *(_number(row, m, main) for m in shown), style=STYLES.get(row["kind"], ""))
         return table
-    main = recipe.metrics[0]
     table.add_column(main, no_wrap=True)
     methods = frame.sort_values("kind", key=lambda kind: kind == "published", kind="stable")["method"].unique()
     for method in methods:
         table.add_column(method, justify="right", overflow="fold")
     for setting, rows in frame.groupby("setting", sort=False):
         own = {row["method"]: row for row in rows.to_dict("records")}
-        table.add_row(str(setting), *(_number(own[m], main) if m in own else "" for m in methods))
+        table.add_row(str(setting), *(_number(own[m], main, main) if m in own else "" for m in methods))
     return table
 
 
-def _number(row: Mapping[Hashable, Any], metric: str) -> Text:
-    """Return mean and sd; green above all baselines, red if not, with a mark for those who see no colour."""
-    beats = row["against_baselines"]
+def _number(row: Mapping[Hashable, Any], metric: str, main: str) -> Text:
+    """Return mean and sd; the main metric green and marked where it beats all baselines, red where it does not."""
+    beats = row["against_baselines"] if metric == main else ""
     text = spread(row[f"{metric}_mean"], row[f"{metric}_sd"]) + "*" * (beats == BEATS)
     if row["failed"]:
         return Text(f"{text} {row['failed']} failed", "red")
@@ -215,7 +215,7 @@ def _caption(found: Reproduction) -> str:
         results.missing
     )
     small = "A smaller version: fewer rows, seeds and steps than the paper. " if _is_quick(results.records) else ""
-    return small + ", ".join(words) + ". Mean ± sd over seeds; * above every trivial baseline."
+    return small + ", ".join(words) + ". Mean ± sd over seeds; * better than every trivial baseline."
 
 
 def _is_quick(records: Sequence[Record]) -> bool:
