@@ -35,7 +35,7 @@ from scipy.special import ndtr
 from identifiable.errors import DataError, listed
 from identifiable.metrics import dag_to_cpdag, match, shd
 from identifiable.metrics._checks import FloatArray, same_rows, table
-from identifiable.metrics.graphs import BoolArray, _path
+from identifiable.metrics.graphs import BoolArray, meek
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -376,18 +376,7 @@ def _subsets(items: list[int], most: int) -> Iterator[tuple[int, ...]]:
 
 def _directed(joined: BoolArray, heads: BoolArray) -> BoolArray:
     """Give edges the directions that follow from v-structures; those that contradict each other give none."""
-    apart = ~joined & ~np.eye(len(joined), dtype=bool)
-    directed = heads & ~heads.T
-    while True:
-        loose = joined & ~directed & ~directed.T
-        found = loose & (_path(directed.T, apart) | _path(directed, directed))  # Meek's rules 1 and 2
-        for i, j in np.argwhere(loose & ~found):  # and 3: i - k -> j <- l - i, k and l apart
-            middle = loose[i] & directed[:, j]
-            found[i, j] = apart[np.ix_(middle, middle)].any()
-        found &= ~found.T
-        if not found.any():
-            break
-        directed |= found
+    directed = meek(joined, heads & ~heads.T)
     _, cycle = connected_components(directed, connection="strong")
     directed &= cycle[:, None] != cycle
     return joined & ~directed.T

@@ -76,7 +76,7 @@ def recovery(cell: Cell, device: str) -> Outcome:
     model, metrics = fitted(cell, sample, device)
     assert new.z is not None
     found = latents(model, new)
-    metrics |= compared(new.z, found)
+    metrics |= {"mcc": mcc(new.z, found), "r2": r2(found, new.z)}  # R² as in the pdGMM paper
     if np.isfinite(score := _score(model, new)):
         metrics["score"] = score
     rotation = getattr(getattr(new.source, "latents", None), "rotation", None)
@@ -235,11 +235,6 @@ def fitted(
 def latents(model: list[LatentModel], sample: Sample) -> Array:
     """Return the latents of a sample, (N, n)."""
     return np.asarray(model[-1].transform(_before(model, sample)), dtype=np.float64)
-
-
-def compared(z: Array, found: Array) -> dict[str, float]:
-    """Return MCC, and R² of the representation given the truth, as the pdGMM paper has it."""
-    return {"mcc": mcc(z, found), "r2": r2(found, z)}
 
 
 def _steps(how: Method) -> list[Method]:

@@ -68,7 +68,20 @@ def dag_to_cpdag(adjacency: ArrayLike) -> NDArray[np.int64]:
     joined = dag | dag.T
     apart = ~joined & ~np.eye(len(dag), dtype=bool)
     # i -> k is compelled when some other parent j of k is not adjacent to i.
-    directed = dag & _path(apart, dag)
+    directed = meek(joined, dag & _path(apart, dag))
+    return (joined & ~directed.T).astype(np.int64)
+
+
+def meek(joined: BoolArray, directed: BoolArray) -> BoolArray:
+    """Return the directed edges (n, n), and those that follow from them by Meek's rules 1-3.
+
+    Parameters
+    ----------
+    joined : (n, n) which nodes are adjacent, symmetric.
+    directed : (n, n) directions that are known, i -> j at [i, j]. Where they contradict each other, so that an edge
+        would get both directions at once, it gets none.
+    """
+    apart = ~joined & ~np.eye(len(joined), dtype=bool)
     while True:
         loose = joined & ~directed & ~directed.T
         meek_1 = _path(directed.T, apart)  # i -> j - k, i and k apart: else a new v-structure at j
@@ -77,9 +90,10 @@ def dag_to_cpdag(adjacency: ArrayLike) -> NDArray[np.int64]:
         for i, j in np.argwhere(loose & ~found):  # meek_3: i - k -> j <- l - i, k and l apart
             middle = loose[i] & directed[:, j]
             found[i, j] = apart[np.ix_(middle, middle)].any()
+        found &= ~found.T
         if not found.any():
-            return (directed | loose).astype(np.int64)
-        directed |= found
+            return directed
+        directed = directed | found
 
 
 def _path(first: BoolArray, second: BoolArray) -> BoolArray:
