@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from identifiable import PDGMM, VAE, FactorialUnmixing, GMMFlow, SparseUnmixing, VaDE, load, save
+from identifiable import PDGMM, VAE, FactorialUnmixing, GMMFlow, SparseUnmixing, TwoStage, VaDE, load, save
 from identifiable.data import load_digits, make_pdgmm, make_segments, make_tcl
 from identifiable.metrics import mcc
-from identifiable.train import Anneal, Plan, minimise
+from identifiable.train import Anneal, Constrained, Plan, extragradient, minimise
 
 pytestmark = [
     pytest.mark.gpu,
@@ -133,3 +133,30 @@ def test_every_replay_of_a_recorded_step_has_its_own_noise():
 
     minimise(module, loss, [torch.ones(8, device="cuda")], Plan(50), capture=True)
     assert len(set(seen.tolist())) == 50
+
+
+def test_a_recorded_extragradient_step_is_the_step():
+    ends = []
+    for device in ("cpu", "cuda"):
+        net = torch.nn.Module()
+        net.w = torch.nn.Parameter(torch.zeros(2, 1, device=device))
+        given = iter(torch.linspace(2, 4, 200, device=device))
+
+        def objective(batch, net=net):
+            return Constrained((net.w - batch[0]).square().sum(1), net.w - 1)
+
+        history = extragradient(net, objective, lambda given=given: (next(given),), 200, (5e-2, 2e-2))
+        ends.append((net.w.detach().cpu().numpy(), history.multipliers, history.loss, history.gradient))
+    for on_cpu, on_gpu in zip(*ends, strict=True):
+        np.testing.assert_allclose(on_gpu, on_cpu, rtol=1e-4, atol=1e-4)  # the gradient passes zero
+
+
+def test_two_stages_on_fresh_rows():
+    source = make_pdgmm(10, n=3, k=0, rho="1 var", layers=1, random_state=1).source
+    new = source.sample(1000, 5)
+    settings = {"hidden": (), "norm_weight": 0.0, "sparse_hidden": (4, 4), "max_steps": 200, "sparse_steps": 400}
+    rates = {"batch_size": 500, "learning_rate": 1e-2, "sparse_rate": 1e-2, "dual_rate": 5e-3}
+    model = TwoStage(3, **settings, **rates, random_state=0, device="cuda", verbose=0).fit(source)
+    assert mcc(new.z, model.transform(new.x)) > 0.99
+    again = TwoStage(3, **settings, **rates, random_state=0, device="cuda", verbose=0).fit(source)
+    np.testing.assert_array_equal(again.transform(new.x), model.transform(new.x))

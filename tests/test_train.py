@@ -15,7 +15,7 @@ from torch import nn
 import fresh
 from identifiable import DamagedFileError, FitFailedError
 from identifiable.nets import MLP
-from identifiable.train import Anneal, Constrained, Plan, Step, minimise
+from identifiable.train import Anneal, Constrained, Plan, Step, extragradient, minimise
 
 
 class Free(nn.Module):
@@ -261,6 +261,65 @@ def test_equality_reaches_the_projection_with_a_multiplier_of_either_sign():
     history = minimise(net, loss, [torch.zeros(4, 1)], plan)
     torch.testing.assert_close(net.w.detach().sum(1), torch.ones(2, dtype=torch.float64), atol=1e-3, rtol=0)
     np.testing.assert_allclose(history.multipliers[:, 0], [4 / 3, -4 / 15], atol=5e-3)
+
+
+def test_extragradient_solves_every_member_for_itself():
+    """min (w - 3)² s.t. w <= b has w = min(3, b) and multiplier 2 (3 - w): two bounds that bind, one that does not."""
+    net = torch.nn.Module()
+    net.w = torch.nn.Parameter(torch.zeros(3, 1))
+    bounds = torch.tensor([[1.0], [2.5], [5.0]])
+
+    def objective(batch):
+        return Constrained((net.w - batch[0]).square().sum(1), net.w - bounds)
+
+    history = extragradient(net, objective, lambda: (torch.tensor(3.0),), 600, (5e-2, 2e-2))
+    np.testing.assert_allclose(net.w.detach().flatten(), [1, 2.5, 3], atol=0.02)
+    np.testing.assert_allclose(history.multipliers[:, 0], [4, 1, 0], atol=0.1)
+    np.testing.assert_allclose(history.violation[-1], 0, atol=0.02)
+    assert history.step[-1] == 600
+    assert history.loss.shape == history.gradient.shape == (100, 3)
+
+
+def test_extragradient_takes_the_steps_of_cooper():
+    """The library of the pdGMM paper's authors, on the same batches: the same path, multiplier included."""
+    cooper = pytest.importorskip("cooper")
+    rng = torch.Generator().manual_seed(0)
+    batches = torch.randn(30, 1, 8, 3, generator=rng, dtype=torch.float64)
+    start = torch.randn(1, 3, 3, generator=rng, dtype=torch.float64)
+
+    def objective(w, y):
+        z = y @ w
+        return Constrained((z @ w.mT - y).square().mean((1, 2)), z.abs().mean((1, 2))[:, None] - 0.1)
+
+    net = torch.nn.Module()
+    net.w = torch.nn.Parameter(start.clone())
+    each = iter(batches)
+    history = extragradient(net, lambda b: objective(net.w, *b), lambda: (next(each),), 30, (1e-2, 5e-3))
+
+    w = torch.nn.Parameter(start.clone())
+
+    class Problem(cooper.ConstrainedMinimizationProblem):
+        def __init__(self):
+            super().__init__()
+            multiplier = cooper.multipliers.DenseMultiplier(num_constraints=1)
+            self.bound = cooper.Constraint(cooper.ConstraintType.INEQUALITY, multiplier=multiplier)
+
+        def compute_cmp_state(self, y):
+            value = objective(w, y)
+            state = cooper.ConstraintState(violation=value.inequality[:, 0])
+            return cooper.CMPState(value.loss.sum(), {self.bound: state})
+
+    problem = Problem()
+    solver = cooper.optim.ExtrapolationConstrainedOptimizer(
+        problem,
+        cooper.optim.ExtraAdam([w], lr=1e-2),
+        cooper.optim.ExtraAdam(problem.dual_parameters(), lr=5e-3, maximize=True),
+    )
+    for y in batches:
+        solver.roll({"y": y})
+    assert (net.w - start).abs().max() > 0.1
+    torch.testing.assert_close(net.w, w, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(history.multipliers[0, 0], problem.bound.multiplier.weight.item(), rtol=1e-4)
 
 
 def test_agrees_with_cooper_on_a_constrained_norm():

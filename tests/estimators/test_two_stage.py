@@ -6,11 +6,10 @@ import torch
 
 from identifiable import DataError
 from identifiable.data import make_pdgmm
-from identifiable.estimators._sparse_autoencoder import Bottleneck, minimise_with_cooper
+from identifiable.estimators._sparse_autoencoder import Bottleneck
 from identifiable.estimators.two_stage import DeepLinear, TwoStage, half_norm
 from identifiable.metrics import mcc
 from identifiable.nets import MLP
-from identifiable.train import Constrained
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 QUICK = {
@@ -50,23 +49,6 @@ def test_half_norm_is_the_gaussian_density_but_for_a_constant():
     z = torch.randn(2, 50, 4, generator=torch.Generator().manual_seed(0))
     density = torch.distributions.MultivariateNormal(torch.zeros(4), torch.eye(4)).log_prob(z).mean(1)
     torch.testing.assert_close(half_norm(z), -density - 2 * np.log(2 * np.pi))
-
-
-def test_cooper_solves_every_member_for_itself():
-    """min (w - 3)² s.t. w <= b has w = min(3, b) and multiplier 2 (3 - w): two bounds that bind, one that does not."""
-    net = torch.nn.Module()
-    net.w = torch.nn.Parameter(torch.zeros(3, 1))
-    bounds = torch.tensor([[1.0], [2.5], [5.0]])
-
-    def objective(batch):
-        return Constrained((net.w - batch[0]).square().sum(1), net.w - bounds)
-
-    history = minimise_with_cooper(net, objective, lambda: (torch.tensor(3.0),), 600, (5e-2, 2e-2))
-    np.testing.assert_allclose(net.w.detach().flatten(), [1, 2.5, 3], atol=0.02)
-    np.testing.assert_allclose(history.multipliers[:, 0], [4, 1, 0], atol=0.1)
-    np.testing.assert_allclose(history.violation[-1], 0, atol=0.02)
-    assert history.step[-1] == 600
-    assert history.loss.shape == history.gradient.shape == (100, 3)
 
 
 def test_both_stages_recover_an_affine_mixture():

@@ -1,21 +1,16 @@
 """An autoencoder with a normalised code and a bound on its mean size: what `TwoStage` and `GroupedSparse` share.
 
-`Bottleneck` is the net, `minimise_with_cooper` the constrained descent of both papers (extragradient Adam on the
-Lagrangian), `SparseAutoencoder` the estimator around a fitted net. The losses stay with their papers.
+`Bottleneck` is the net, `SparseAutoencoder` the estimator around a fitted one. The losses stay with their papers.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import ArrayLike
-from rich.console import Console
-from rich.progress import track
 from scipy.stats import norm
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
@@ -23,7 +18,7 @@ from torch import Tensor, nn
 from identifiable.data.sample import FloatArray
 from identifiable.estimators.base import LatentModel, is_integer, is_real
 from identifiable.nets import MLP, Standardise, calibrate, in_precision_of
-from identifiable.train import Batch, Constrained, History
+from identifiable.train import History
 
 BLOCK = 8192  # rows that go through a net at once outside training
 
@@ -69,66 +64,6 @@ class Bottleneck(nn.Module):
 def excess_l1(z: Tensor, sparsity: float) -> Tensor:
     """Return E‖z‖₁ / n - ε, (R, 1): the bound on sparsity holds where it is not positive."""
     return z.abs().mean((1, 2))[:, None] - sparsity
-
-
-def minimise_with_cooper(
-    module: nn.Module,
-    objective: Callable[[Batch], Constrained],
-    draw: Callable[[], Batch],
-    steps: int,
-    rates: tuple[float, float],
-    verbose: int = 0,
-) -> History:
-    """Solve min loss s.t. inequality <= 0 for every member of module by extragradient steps of Adam; all are taken.
-
-    objective(batch) returns losses (R,) and one inequality each, (R, 1); rates are those of the parameters and of the
-    multipliers. Members are independent: their Lagrangians add up, and Adam works entry by entry.
-    """
-    cooper: Any = import_module("cooper")  # here: it is needed for this alone
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    members, device = len(parameters[0]), parameters[0].device
-    multiplier = cooper.multipliers.DenseMultiplier(num_constraints=members, device=device)
-
-    class Problem(cooper.ConstrainedMinimizationProblem):
-        def __init__(self) -> None:
-            super().__init__()
-            self.bound = cooper.Constraint(cooper.ConstraintType.INEQUALITY, multiplier=multiplier)
-
-        def compute_cmp_state(self, batch: Batch) -> Any:
-            value = objective(batch)
-            assert value.inequality is not None
-            state = cooper.ConstraintState(violation=value.inequality[:, 0])
-            return cooper.CMPState(value.loss.sum(), {self.bound: state}, misc={"loss": value.loss.detach()})
-
-    problem = Problem()
-    optimiser = cooper.optim.ExtrapolationConstrainedOptimizer(
-        problem,
-        cooper.optim.ExtraAdam(parameters, lr=rates[0]),
-        cooper.optim.ExtraAdam(problem.dual_parameters(), lr=rates[1], maximize=True),
-    )
-    records, every, started, console = [], max(1, steps // 100), time.monotonic(), Console(stderr=True)
-    hidden = verbose == 0 or not console.is_terminal
-    module.train()
-    for step in track(range(1, steps + 1), "sparse", console=console, transient=True, disable=hidden):
-        rolled = optimiser.roll({"batch": draw()}).cmp_state
-        if step % every == 0 or step == steps:
-            norms = [p.grad.reshape(members, -1).norm(dim=1) for p in parameters if p.grad is not None]
-            violation = rolled.observed_constraints[problem.bound].violation.detach()
-            records.append(torch.stack([rolled.misc["loss"], torch.stack(norms).norm(dim=0), violation]))
-    module.eval()
-    loss, gradient, violation = torch.stack(records, dim=1).double().cpu().numpy()  # (T, R) each
-    return History(
-        step=np.minimum(every * np.arange(1, len(loss) + 1), steps),
-        learning_rate=np.full(len(loss), rates[0]),
-        loss=loss,
-        gradient=gradient,
-        criterion=np.full_like(loss, np.nan),
-        violation=np.maximum(violation, 0),
-        best_step=np.full(members, steps, dtype=np.int64),
-        multipliers=multiplier.weight.detach().double().cpu().numpy()[:, None],
-        stopped="steps",
-        seconds=time.monotonic() - started,
-    )
 
 
 class SparseAutoencoder(LatentModel):

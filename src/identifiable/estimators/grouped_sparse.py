@@ -23,10 +23,10 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from identifiable.errors import DataError
-from identifiable.estimators._sparse_autoencoder import SparseAutoencoder, excess_l1, minimise_with_cooper
+from identifiable.estimators._sparse_autoencoder import SparseAutoencoder, excess_l1
 from identifiable.estimators.base import hold_out, is_real, resolve_device
 from identifiable.nets import select_member
-from identifiable.train import Batch, Constrained
+from identifiable.train import Batch, Constrained, extragradient
 from identifiable.train.state import Batches
 
 LEAST_ROWS = 8  # of a component in a batch, for its moments to count
@@ -165,7 +165,7 @@ class GroupedSparse(SparseAutoencoder):
             return Constrained(module.reconstruction(x, z) + self.gaussianity * departure, excess_l1(z, self.sparsity))
 
         rates = self.learning_rate, self.dual_rate
-        self.history_ = minimise_with_cooper(module, objective, batches.draw, self.max_steps, rates, self.verbose)
+        self.history_ = extragradient(module, objective, batches.draw, self.max_steps, rates, self.verbose)
         module.freeze(lambda: module.blocks(rows))
         latents = module.codes(self._to_tensor(X[held], torch.float32, device))
         self.module_ = select_member(module, self._settle(latents.double().cpu().numpy()))

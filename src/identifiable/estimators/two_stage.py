@@ -26,21 +26,16 @@ from torch import Tensor
 
 from identifiable.data.sample import FloatArray
 from identifiable.data.simulator import Simulator
-from identifiable.estimators._sparse_autoencoder import (
-    BLOCK,
-    Bottleneck,
-    SparseAutoencoder,
-    excess_l1,
-    minimise_with_cooper,
-)
+from identifiable.estimators._sparse_autoencoder import BLOCK, Bottleneck, SparseAutoencoder, excess_l1
 from identifiable.estimators.base import hold_out, is_integer, is_real, resolve_device
 from identifiable.nets import MLP, select_member
-from identifiable.train import Batch, Constrained, Data, History, Plan, Step, minimise
+from identifiable.train import Batch, Constrained, History, Plan, Step, extragradient, minimise
 from identifiable.train.state import Batches
 
 Array = NDArray[np.float64]
 
 PILOT = 20_000  # rows of a simulator that fix units and batch statistics, and that restarts are compared on
+POOL = 2**20  # fresh rows of a simulator that stage 2 draws its batches from
 
 
 class DeepLinear(MLP):
@@ -183,7 +178,7 @@ class TwoStage(SparseAutoencoder):
         """Train both stages of `n_restarts` members at once, and keep the one that agrees most with the others.
 
         X is (N, d), a tenth of its rows (1000 at most) held out to compare the restarts on; or a `Simulator`, from
-        which every step draws fresh rows, as in the paper. y is ignored.
+        which every step of stage 1 draws fresh rows, as in the paper, and stage 2 a million. y is ignored.
         """
         self._check_parameters()
         seed, device = self._seed(), resolve_device(self.device)
@@ -195,7 +190,7 @@ class TwoStage(SparseAutoencoder):
         rng = torch.Generator().manual_seed(seed)
         module = self._build(self.n_restarts, rng).to(device)
         rows = self._to_tensor(X[train], torch.float32, device)
-        data = [rows] if source is None else self._stream(source, device)
+        stream = None if source is None else self._stream(source, device)
 
         def loss(batch: Batch, step: Step) -> Tensor:
             (x,) = batch
@@ -210,10 +205,15 @@ class TwoStage(SparseAutoencoder):
             final=1.0,  # the rate is constant
             betas=(0.9, 0.999),
         )
-        self.history_ = minimise(module, loss, data, plan, seed=seed, verbose=self.verbose)
+        self.history_ = minimise(module, loss, stream or [rows], plan, seed=seed, capture=True, verbose=self.verbose)
         module.freeze(lambda: module.blocks(rows))
         self.sparse_history_ = None
-        linear = self._sparse_map(module, rows, data, rng) if self.sparse_steps > 0 else None
+        linear = None
+        if self.sparse_steps > 0:
+            if stream is not None:
+                fresh = min(POOL, self.sparse_steps * self.batch_size)
+                (rows,) = stream(fresh, torch.Generator(device).manual_seed(seed + 1))
+            linear = self._sparse_map(module, rows, rng)
         latents = module.codes(self._to_tensor(X[held], torch.float32, device))
         with torch.no_grad():
             latents = latents if linear is None else linear(latents)
@@ -227,22 +227,20 @@ class TwoStage(SparseAutoencoder):
         """Return the code y = g1(x) of stage 1 alone, (N, n_latents)."""
         return super()._latents(self._check_new_data(X))
 
-    def _sparse_map(self, module: Bottleneck, rows: Tensor, data: Data, rng: torch.Generator) -> Bottleneck:
+    def _sparse_map(self, module: Bottleneck, rows: Tensor, rng: torch.Generator) -> Bottleneck:
         """Stage 2: train the affine autoencoders of the members' codes."""
         widths = (self.n_latents, *(h * self.n_latents for h in self.sparse_hidden), self.n_latents)
         encoder, decoder = (DeepLinear(self.n_restarts, w, rng=rng) for w in (widths, widths[::-1]))
         linear = Bottleneck(encoder, decoder, learn_scale=self.learn_scale, epsilon=self.epsilon).to(rows.device)
         codes = module.codes(rows)
         numbers = torch.arange(len(rows), device=rows.device)
-        seed = int(torch.randint(2**31, (), generator=rng))
-        on_device = torch.Generator(rows.device).manual_seed(seed)
-        batches = Batches(data if callable(data) else [numbers], self.batch_size, self.n_restarts, on_device)
+        on_device = torch.Generator(rows.device).manual_seed(int(torch.randint(2**31, (), generator=rng)))
+        batches = Batches([numbers], self.batch_size, self.n_restarts, on_device)
         member = torch.arange(self.n_restarts, device=rows.device)[:, None]
 
-        @torch.no_grad()
         def draw() -> Batch:
             (drawn,) = batches.draw()
-            return (module(drawn) if callable(data) else codes[member, drawn],)
+            return (codes[member, drawn],)
 
         def objective(batch: Batch) -> Constrained:
             (y,) = batch
@@ -250,7 +248,7 @@ class TwoStage(SparseAutoencoder):
             return Constrained(linear.reconstruction(y, z), excess_l1(z, self.sparsity))
 
         rates = self.sparse_rate, self.dual_rate
-        self.sparse_history_ = minimise_with_cooper(linear, objective, draw, self.sparse_steps, rates, self.verbose)
+        self.sparse_history_ = extragradient(linear, objective, draw, self.sparse_steps, rates, self.verbose)
         linear.freeze(lambda: codes.split(BLOCK, dim=1))
         return linear
 

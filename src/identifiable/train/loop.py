@@ -10,7 +10,7 @@ so one backward pass gives every member its own gradient.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from identifiable import store
 from identifiable.errors import FitFailedError
+from identifiable.train.capture import Captured
 from identifiable.train.plan import Batch, Constrained, Data, Loss, Plan, Step
 from identifiable.train.state import History, Run, fingerprint_of
 
@@ -85,7 +86,8 @@ def minimise(
     started = saved = time.monotonic() - run.seconds
     annealed = {name: torch.zeros((), device=run.device) for name in plan.anneal}
     total, counted = torch.zeros(run.members, device=run.device), 0
-    advance = _Captured(run, loss, annealed) if capture and run.device.type == "cuda" else partial(_advance, run, loss)
+    replayed = Captured(partial(_advance, run, loss, Step(0, run.rng, annealed)), run.rng)
+    captured = capture and run.device.type == "cuda"
     with _progress(plan, verbose) as bar, _one_order():
         task = bar.add_task("fit", total=plan.steps, completed=run.step, value="")
         while run.step < plan.steps and not (plan.patience and run.stale >= plan.patience):
@@ -96,7 +98,7 @@ def minimise(
             batch, step = run.batches.draw(), Step(run.step, run.rng, annealed)
             if prepare is not None:
                 batch = prepare(batch, step)
-            value, gradient = advance(batch, step)
+            value, gradient = replayed(batch) if captured else _advance(run, loss, step, batch)
             total, counted = total + value.loss.detach(), counted + 1
             run.step += 1
             if run.step % plan.record_every == 0 or run.step == plan.steps:
@@ -126,7 +128,7 @@ def _one_order() -> Iterator[None]:
         torch.backends.cudnn.deterministic = before
 
 
-def _advance(run: Run, loss: Loss, batch: Batch, step: Step) -> tuple[Constrained, Tensor]:
+def _advance(run: Run, loss: Loss, step: Step, batch: Batch) -> tuple[Constrained, Tensor]:
     """Take one step; return what was minimised, and the norm of each member's gradient."""
     run.optimiser.zero_grad(set_to_none=True)
     found = loss(batch, step)
@@ -136,42 +138,6 @@ def _advance(run: Run, loss: Loss, batch: Batch, step: Step) -> tuple[Constraine
     run.optimiser.step()
     _ascend(run, value)
     return value, gradient
-
-
-class _Captured:
-    """`_advance` as a CUDA graph: two steps are taken as they are, the third is recorded, all others replay it."""
-
-    def __init__(self, run: Run, loss: Loss, annealed: Mapping[str, Tensor]) -> None:
-        self.run, self.loss, self.annealed = run, loss, annealed
-        self.taken = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
-
-    def __call__(self, batch: Batch, step: Step) -> tuple[Constrained, Tensor]:
-        self.taken += 1
-        if self.taken <= 2:
-            with _side_stream():
-                return _advance(self.run, self.loss, batch, step)
-        if self.graph is None:
-            self.batch = tuple(t.clone() for t in batch)
-            torch.cuda.synchronize()
-            self.graph = torch.cuda.CUDAGraph()
-            self.graph.register_generator_state(self.run.rng)  # so that every replay draws anew
-            with torch.cuda.graph(self.graph):
-                self.value, self.gradient = _advance(self.run, self.loss, self.batch, step)
-        for mine, new in zip(self.batch, batch, strict=True):
-            mine.copy_(new)
-        self.graph.replay()
-        return self.value, self.gradient
-
-
-@contextmanager
-def _side_stream() -> Iterator[None]:
-    """Run on a stream of its own, which is how work that will be recorded must be warmed up."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        yield
-    torch.cuda.current_stream().wait_stream(stream)
 
 
 def _lagrangian(run: Run, value: Constrained) -> Tensor:
