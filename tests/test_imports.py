@@ -31,6 +31,7 @@ RANK = {
     "demo": 7,
     "reproduce": 8,
     "cli": 9,
+    "__main__": 10,
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 import identifiable
 from identifiable import experiments
 from identifiable.data import Sample
-from identifiable.experiments import measure
+from identifiable.experiments import best_device, group, measure, measure_together
 from identifiable.recipes import RECIPES, find
 from identifiable.sweep import BASELINES, FIRST_SEED, Cell, Record
 
@@ -96,6 +96,32 @@ def test_every_recipe_runs(name, cells, images):
         assert needed <= found, (cell.method, outcome.metrics)
         record = Record(cell, "done", 1.0, outcome.metrics, outcome.arrays, outcome.certificate)
         assert Record.of_line(record.to_line()).to_line() == record.to_line()  # all of it is JSON
+
+
+def test_cells_of_one_group_are_measured_at_once_as_alone():
+    cells = [tiny(c) for c in find("xu2026/table1").cells(quick=True) if c.method == "TwoStage"][:3]
+    (word,) = {group(c) for c in cells}
+    assert word is not None
+    for cell, outcome in zip(cells, measure_together(cells, "cpu"), strict=True):
+        alone = measure(cell, "cpu")
+        assert outcome.metrics.keys() == alone.metrics.keys()
+        for metric in ("mcc", "r2", "stage1_mcc"):
+            assert outcome.metrics[metric] == pytest.approx(alone.metrics[metric], abs=1e-3)
+
+
+def test_cells_that_are_fitted_otherwise_are_not_of_one_group():
+    cells = find("xu2026/table8-ablation").cells()
+    words = {c.key: group(c) for c in cells}
+    assert all(words[c.key] is None for c in cells if c.how.estimator != "TwoStage")
+    ten = [c for c in cells if c.how.estimator == "TwoStage" and c.values["n"] == 10]
+    assert len({words[c.key] for c in ten}) == 2  # with stage 2 and without
+    assert len({group(replace(c, seed=s)) for c in ten for s in (1, 2)}) == 4
+
+
+def test_a_gpu_is_left_to_wide_nets():
+    cells = {c.method: c for c in find("xu2026/table1").cells()}
+    assert [best_device(cells[m], "auto") for m in ("PDGMM", "TwoStage")] == ["cpu", "auto"]
+    assert best_device(cells["PDGMM"], "cuda:1") == "cuda:1"
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)

@@ -20,6 +20,7 @@ import warnings
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 import fresh
 from identifiable import RecoveryWarning
-from identifiable.run import collect, merge, read_records, run
+from identifiable.run import Together, collect, merge, read_records, run
 from identifiable.sweep import Outcome, Record
 from run_helpers import cell, cells, dies_at, logged, note, noted, once_waits, pids
 
@@ -290,15 +291,15 @@ def test_a_process_that_dies_every_time_is_a_failure_after_so_many_attempts(fold
 
 def test_a_worker_that_dies_between_two_cells_is_replaced(folder, log):
     lane = MODULE._Lane({})
-    tasks = [MODULE._Task(c, logged(log), "cpu", str(folder), "", None, False) for c in cells(2)]
+    tasks = [MODULE._Task((c,), logged(log), None, "cpu", str(folder), "", None, frozenset()) for c in cells(2)]
     lane.submit(tasks[0]).result()
     (pid,) = pids(log)
     os.kill(pid, signal.SIGKILL)
     until(lambda: not is_alive(pid))
     with suppress(TerminatedWorkerError):  # where it has not been noticed yet
         lane.submit(tasks[1]).result()
-    line, _ = lane.submit(tasks[1]).result()
-    assert Record.of_line(line).cell == tasks[1].cell
+    [(line, _)] = lane.submit(tasks[1]).result()
+    assert Record.of_line(line).cell == tasks[1].cells[0]
     lane.end()
 
 
@@ -315,7 +316,7 @@ def _warns(cell, device):
 
 
 def test_warnings_inside_a_cell_are_not_seen(folder, recwarn):
-    line, _ = MODULE._work(MODULE._Task(cell(), _warns, "cpu", str(folder), "", None, False))
+    [(line, _)] = MODULE._work(MODULE._Task((cell(),), _warns, None, "cpu", str(folder), "", None, frozenset()))
     assert Record.of_line(line).status == "done"
     assert recwarn.list == []
 
@@ -342,13 +343,58 @@ def test_nothing_is_written_where_all_is_finished(folder, log):
     assert before == {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
 
 
+def _even(cell):
+    return "even" if cell.seed % 2 == 0 else None
+
+
+def _odd(cell):
+    return "odd" if cell.seed % 2 else None
+
+
+def _all_at_once(log, cells, device):
+    note(log, "together", "-".join(str(c.seed) for c in cells), os.getpid())
+    return [Outcome({"seed": float(c.seed), "count": float(len(cells))}) for c in cells]
+
+
+def _not_at_once(log, cells, device):
+    note(log, "together", "-".join(str(c.seed) for c in cells), os.getpid())
+    raise MemoryError("too many")
+
+
+def test_cells_of_a_group_are_measured_at_once(folder, log):
+    together = Together(_even, partial(_all_at_once, str(log)))
+    results = run(cells(5), folder, measure=logged(log), together=together, jobs=2, device="cpu", verbose=0)
+    assert [r.cell for r in results.records] == list(cells(5))
+    assert [r.metrics.get("count") for r in results.records] == [3, None, 3, None, 3]
+    assert noted(log, "together") == ["0-2-4"]
+    again = run(cells(9), folder, measure=logged(log), together=together, device="cpu", verbose=0)
+    assert again.records[:5] == results.records
+    assert noted(log, "together") == ["0-2-4", "6-8"]  # what is recorded is not measured again
+
+
+def test_a_group_that_fails_is_measured_one_by_one(folder, log):
+    together = Together(_odd, partial(_not_at_once, str(log)))
+    results = run(cells(5), folder, measure=_Measure(_fails_at_1, log), together=together, verbose=0)
+    assert noted(log, "together") == ["1-3"]
+    assert [r.status for r in results.records] == ["done", "failed", "done", "done", "done"]
+    assert results.records[1].error.startswith("ValueError: no rank")
+
+
+def test_every_cell_may_have_its_own_device(folder, log):
+    asked = cells(2)
+    with pytest.raises(ValueError, match="device must be 'auto'"):
+        run(asked, folder, measure=logged(log), device=lambda c: "abacus" if c.seed else "cpu", verbose=0)
+    results = run(asked, folder, measure=logged(log), device=lambda c: "cpu", verbose=0)
+    assert [r.device for r in results.records] == ["cpu", "cpu"]
+
+
 def test_a_worker_looks_again_before_it_begins(folder, log):
     measure = _Measure(_fails_at_1, log)
     run(cells(2), folder, measure=measure, verbose=0)
     token = MODULE._new_token(folder)
-    for seed, failed_before, count in ((0, False, 2), (1, False, 2), (1, True, 3)):
-        task = MODULE._Task(cell(seed), measure, "cpu", str(folder), token, None, failed_before)
-        line, written = MODULE._work(task)
+    for seed, failed_before, count in ((0, frozenset(), 2), (1, frozenset(), 2), (1, frozenset([cell(1).key]), 3)):
+        task = MODULE._Task((cell(seed),), measure, None, "cpu", str(folder), token, None, failed_before)
+        [(line, written)] = MODULE._work(task)
         assert Record.of_line(line).cell == cell(seed)
         assert written
         assert len(noted(log, "start")) == count
@@ -472,8 +518,8 @@ def test_a_worker_that_does_not_see_the_folder_writes_nothing(folder, log):
     old = MODULE._new_token(folder)
     new = MODULE._new_token(folder)
     for token, sees in ((old, False), (new, True)):
-        task = MODULE._Task(cell(), logged(log), "cpu", str(folder), token, None, False)
-        line, written = MODULE._work(task)
+        task = MODULE._Task((cell(),), logged(log), None, "cpu", str(folder), token, None, frozenset())
+        [(line, written)] = MODULE._work(task)
         assert (written, len(read_records(folder))) == (sees, int(sees))
         assert contents([Record.of_line(line)]) == expected([cell()])
 
@@ -497,13 +543,13 @@ def test_a_full_disk_is_one_error_and_leaves_nothing_half_written(folder, log, m
 
 def test_a_worker_that_cannot_write_hands_its_record_over(folder, log, monkeypatch):
     (folder / "cells").mkdir(parents=True)
-    task = MODULE._Task(cell(), logged(log), "cpu", str(folder), MODULE._new_token(folder), None, False)
+    task = MODULE._Task((cell(),), logged(log), None, "cpu", str(folder), MODULE._new_token(folder), None, frozenset())
 
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    line, written = MODULE._work(task)
+    [(line, written)] = MODULE._work(task)
     assert not written
     assert contents([Record.of_line(line)]) == expected([cell()])
     assert files(folder) == ["cells"]

@@ -12,10 +12,11 @@
 | minimisers | is the truth the only minimiser of the exact likelihood? | unique, gap |
 """
 
+import json
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
@@ -52,6 +53,8 @@ LAWS: Mapping[str, Callable[..., Sample]] = {
     "balls": data.make_balls,
 }
 IMAGES: Mapping[str, Callable[..., Sample]] = {"mnist": data.load_mnist, "cifar10": data.load_cifar10}
+TOGETHER = ("TwoStage",)  # estimators whose `fit_many` gains on a GPU, and gives what `fit` gives
+SMALL = ("PDGMM", "SparseUnmixing")  # as fast on a core as on a GPU
 ASKED = ("law", "draw", "rows", "new_rows", "latents", "runs", "directions", "segment_rows", "net")  # not the law's
 
 
@@ -70,10 +73,44 @@ def measure(cell: Cell, device: str = "auto") -> Outcome:
         return EXPERIMENTS[cell.experiment](cell, device)
 
 
+def group(cell: Cell) -> str | None:
+    """Return a word that cells share which `measure_together` may take at once on a GPU; None where it gains nothing.
+
+    The seed is among what they share: one estimator is fitted to all of their data sets.
+    """
+    if cell.experiment != "recovery" or cell.how.estimator not in TOGETHER:
+        return None
+    return json.dumps([cell.method, asdict(cell.how), cell.seed, cell.values.get("latents"), cell.values.get("n")])
+
+
+def measure_together(cells: Sequence[Cell], device: str = "auto") -> list[Outcome]:
+    """Run cells of one group: the fits at once (`fit_many`), then one measurement after the other."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecoveryWarning)
+        started = time.perf_counter()
+        how, drawn = cells[0].how, [draw(cell) for cell in cells]
+        model: Any = _built(cells[0], how, drawn[0][0], device, cells[0].seed, None)
+        models = model.fit_many([sample.source if how.fresh else sample.x for sample, _ in drawn])
+        seconds = (time.perf_counter() - started) / len(cells)
+        return [
+            _recovered(cell, [one], new, _of_fit(one, seconds))
+            for cell, one, (_, new) in zip(cells, models, drawn, strict=True)
+        ]
+
+
+def best_device(cell: Cell, device: str) -> str:
+    """Return where a cell of a sweep is computed: "auto" leaves the GPU to wide nets."""
+    return "cpu" if device == "auto" and cell.how.estimator in SMALL else device
+
+
 def recovery(cell: Cell, device: str) -> Outcome:
     """Compare the latents of new rows with the true ones."""
     sample, new = draw(cell)
     model, metrics = fitted(cell, sample, device)
+    return _recovered(cell, model, new, metrics)
+
+
+def _recovered(cell: Cell, model: list[LatentModel], new: Sample, metrics: dict[str, float]) -> Outcome:
     assert new.z is not None
     found = latents(model, new)
     metrics |= {"mcc": mcc(new.z, found), "r2": r2(found, new.z)}  # R² as in the pdGMM paper
@@ -226,10 +263,12 @@ def fitted(
         steps.append(model)
         if how is not cell.how:
             rows = Sample(np.asarray(model.transform(rows.x), dtype=np.float64), u=rows.u, component=rows.component)
-    metrics = {"seconds": time.perf_counter() - started}
-    if np.isfinite(steps[-1].stability_.score):
-        metrics["agreement"] = steps[-1].stability_.score
-    return steps, metrics
+    return steps, _of_fit(steps[-1], time.perf_counter() - started)
+
+
+def _of_fit(model: LatentModel, seconds: float) -> dict[str, float]:
+    score = model.stability_.score
+    return {"seconds": seconds} | ({"agreement": score} if np.isfinite(score) else {})
 
 
 def latents(model: list[LatentModel], sample: Sample) -> Array:

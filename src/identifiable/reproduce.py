@@ -4,21 +4,23 @@ import math
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from identifiable.errors import DataError
-from identifiable.experiments import measure
+from identifiable.experiments import best_device, group, measure, measure_together
 from identifiable.recipes import RECIPES, find
 from identifiable.report.summary import BEATS, BEATS_NOT, summarise
 from identifiable.report.sweep_page import write_report
-from identifiable.run import Results, collect, merge, read_records, run
+from identifiable.run import Results, Together, collect, merge, read_records, run
 from identifiable.sweep import BASELINES, Cell, Recipe, Record
 
 LARGE = 10  # from here on, numbers have one decimal instead of three
@@ -57,7 +59,8 @@ def reproduce(
     name, quick, seeds : which recipe, its smaller version, and on how many seeds.
     folder : where to write; default runs/NAME, with -quick for the smaller version.
     settings, methods : only these.
-    jobs, cluster, device, retry_failed : as in `run`; jobs defaults to the number of processors.
+    jobs, cluster, device, retry_failed : as in `run`; jobs defaults to the number of processors. Where there is a GPU,
+        "auto" leaves it to wide nets: small ones are as fast on a processor, and there are more of these.
     """
     recipe = find(name)
     folder = Path(folder) if folder is not None else default_folder(name, quick=quick)
@@ -66,13 +69,18 @@ def reproduce(
         longest_first(cells),
         folder,
         measure=measure,
+        together=Together(group, measure_together) if _has_gpu(device, cluster) else None,
         jobs=jobs or os.cpu_count() or 1,
         cluster=cluster,
-        device=device,
+        device=partial(best_device, device=device),
         retry_failed=retry_failed,
         verbose=verbose,
     )
     return told(recipe, collect(cells, folder), folder, missing=len(results.missing))
+
+
+def _has_gpu(device: str, cluster: str | None) -> bool:
+    return device.startswith("cuda") or (device == "auto" and cluster is None and torch.cuda.is_available())
 
 
 def report(folders: Sequence[str | Path], into: str | Path | None = None) -> Reproduction:

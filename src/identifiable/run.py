@@ -59,6 +59,15 @@ _GONE = "The Dask scheduler has gone. All finished cells are kept: the same comm
 _ONE_AT_A_TIME = threading.Lock()  # a Dask worker may have several threads, but torch has one state per process
 
 Measure = Callable[[Cell, str], Outcome]
+_Lines = list[tuple[str, bool]] | None  # of records, and whether each is written; None where all are
+
+
+@dataclass(frozen=True)
+class Together:
+    """Cells that one process computes at once: those for which `group` says the same word; None is alone."""
+
+    group: Callable[[Cell], str | None]
+    measure: Callable[[Sequence[Cell], str], Sequence[Outcome]]
 
 
 @dataclass(frozen=True)
@@ -84,9 +93,10 @@ def run(
     folder: str | Path,
     *,
     measure: Measure,
+    together: Together | None = None,
     jobs: int = 1,
     cluster: str | None = None,
-    device: str = "auto",
+    device: str | Callable[[Cell], str] = "auto",
     retries: int = 2,
     retry_failed: bool = False,
     verbose: int = 1,
@@ -96,10 +106,11 @@ def run(
     Parameters
     ----------
     measure : `measure(cell, device)` is called in another process, with the global seeds set by the cell.
+    together : which cells are measured at once. Where that fails, they are measured one by one.
     jobs : processes on this machine. Each has 1/jobs of its processors, or OMP_NUM_THREADS threads where that is set.
     cluster : address of a Dask scheduler ("tcp://..."; one cell at a time in each worker), or "local" for a cluster of
         `jobs` processes here.
-    device : "auto", "cpu", "cuda" or "cuda:1", looked up where the cell is computed.
+    device : "auto", "cpu", "cuda" or "cuda:1", looked up where the cell is computed; or which for which cell.
     retries : how often a cell is tried again whose process died. A scheduler that runs already has a number of its own.
     retry_failed : compute failed cells anew.
     verbose : 0 is silent; 1 shows progress on stderr.
@@ -111,7 +122,7 @@ def run(
     _require_not_a_file(folder)
     found, damaged = _look_up(cells, folder)
     _warn_of(damaged, "Their cells are computed anew.")
-    failed = {key for key, record in found.items() if retry_failed and record.status == FAILED}
+    failed = frozenset(key for key, record in found.items() if retry_failed and record.status == FAILED)
     waiting = [cell for cell in cells if cell.key not in found or cell.key in failed]
     if not waiting:
         return collect(cells, folder)
@@ -119,7 +130,10 @@ def run(
     try:
         with _held(folder), _place(cluster, jobs, retries, verbose) as place:
             token, commit = _new_token(folder), _commit()
-            tasks = [_Task(c, measure, device, str(folder.resolve()), token, commit, c.key in failed) for c in waiting]
+            tasks = [
+                _Task(group, measure, together, on, str(folder.resolve()), token, commit, failed)
+                for group, on in _groups(waiting, together, device)
+            ]
             known = [record for key, record in found.items() if key not in failed]
             with _Account(len(cells), known, waiting, place.lanes, verbose) as account:
                 for record in _finished(place, tasks):
@@ -268,15 +282,16 @@ def _held(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Task:
-    """A cell and what a worker must know to finish it."""
+    """Cells that are computed at once, mostly one, and what a worker must know to finish them."""
 
-    cell: Cell
+    cells: tuple[Cell, ...]
     measure: Measure
+    together: Together | None
     device: str
     folder: str
     token: str
     commit: str | None
-    failed_before: bool
+    failed_before: frozenset[str]
 
     def sees_folder(self) -> bool:
         """Whether this process sees the folder of the run, and that run is still the last one."""
@@ -285,54 +300,96 @@ class _Task:
         except OSError:
             return False
 
-    def recorded(self) -> Record | None:
-        """Return the record that was written since the run began, if there is one."""
-        record = _look_up([self.cell], Path(self.folder))[0].get(self.cell.key)
-        return None if record is None or (self.failed_before and record.status == FAILED) else record
+    def recorded(self) -> dict[str, Record]:
+        """Return the records that were written since the run began, by key."""
+        found = _look_up(self.cells, Path(self.folder))[0]
+        return {k: r for k, r in found.items() if not (k in self.failed_before and r.status == FAILED)}
 
 
-def _work(task: _Task) -> tuple[str, bool]:
-    """Finish a cell; return the line of its record, and whether the line is written."""
+def _groups(
+    cells: Iterable[Cell], together: Together | None, device: str | Callable[[Cell], str]
+) -> list[tuple[tuple[Cell, ...], str]]:
+    """Return the cells of each task and its device, in the order of the first cells."""
+    groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+    for cell in cells:
+        on = device if isinstance(device, str) else device(cell)
+        word = None if together is None else together.group(cell)
+        groups[(f"together {word}" if word is not None else cell.key), on].append(cell)
+    return [(tuple(group), on) for (_, on), group in groups.items()]
+
+
+def _work(task: _Task) -> list[tuple[str, bool]]:
+    """Finish the cells; return the line of each record, and whether the line is written."""
     with _ONE_AT_A_TIME:
-        if task.sees_folder() and (record := task.recorded()) is not None:
-            return record.to_line(), True
-        line = _measured(task)
-        if not task.sees_folder():
-            return line, False
-        try:
-            _write(_path(Path(task.folder), task.cell), line)
-        except OSError:  # the main process tries again, and says what is wrong
-            return line, False
-        return line, True
+        known = task.recorded() if task.sees_folder() else {}
+        found = [(record.to_line(), True) for record in known.values()]
+        for cell, line in _measured(task, [c for c in task.cells if c.key not in known]):
+            found.append((line, _noted(task, cell, line)))
+        return found
 
 
-def _measured(task: _Task) -> str:
-    """Return the line of the record of one measurement."""
+def _noted(task: _Task, cell: Cell, line: str) -> bool:
+    """Write the line of a record, if this process sees the folder; the main process does it otherwise."""
+    if not task.sees_folder():
+        return False
+    try:
+        _write(_path(Path(task.folder), cell), line)
+    except OSError:  # the main process tries again, and says what is wrong
+        return False
+    return True
+
+
+def _measured(task: _Task, cells: Sequence[Cell]) -> Iterator[tuple[Cell, str]]:
+    """Yield each cell with the line of its record."""
     device = str(resolve_device(task.device))
+    if (lines := _measured_together(task, cells, device)) is not None:
+        yield from zip(cells, lines, strict=True)
+        return
+    for cell in cells:
+        start = time.perf_counter()
+        try:
+            with _quiet():
+                _seed(cell)
+                outcome = task.measure(cell, device)
+            line = _line(task, cell, outcome, time.perf_counter() - start, device)
+        except (Exception, SystemExit) as error:
+            seconds = time.perf_counter() - start
+            line = _record(task, cell, FAILED, seconds, device, error=_in_one_line(error)).to_line()
+        yield cell, line
+
+
+def _measured_together(task: _Task, cells: Sequence[Cell], device: str) -> list[str] | None:
+    """Return the lines of cells that were measured at once; None where that is not wanted or failed."""
+    if len(cells) < 2 or task.together is None:
+        return None
     start = time.perf_counter()
     try:
-        with warnings.catch_warnings():
-            for noise in (UserWarning, RuntimeWarning):  # restarts that disagree, solvers that do not converge
-                warnings.simplefilter("ignore", noise)
-            _seed(task.cell)
-            outcome = task.measure(task.cell, device)
-        seconds = time.perf_counter() - start
-        return _record(
-            task,
-            DONE,
-            seconds,
-            device,
-            metrics=outcome.metrics,
-            arrays=outcome.arrays,
-            certificate=outcome.certificate,
-        ).to_line()
-    except (Exception, SystemExit) as error:
-        return _record(task, FAILED, time.perf_counter() - start, device, error=_in_one_line(error)).to_line()
+        with _quiet():
+            _seed(cells[0])
+            outcomes = task.together.measure(cells, device)
+        each = (time.perf_counter() - start) / len(cells)
+        return [_line(task, cell, outcome, each, device) for cell, outcome in zip(cells, outcomes, strict=True)]
+    except Exception:  # one by one, the error will be that of its cell
+        return None
 
 
-def _record(task: _Task, status: str, seconds: float, device: str, **found: Any) -> Record:
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide what every sweep meets: restarts that disagree, solvers that do not converge."""
+    with warnings.catch_warnings():
+        for noise in (UserWarning, RuntimeWarning):
+            warnings.simplefilter("ignore", noise)
+        yield
+
+
+def _line(task: _Task, cell: Cell, outcome: Outcome, seconds: float, device: str) -> str:
+    found = {"metrics": outcome.metrics, "arrays": outcome.arrays, "certificate": outcome.certificate}
+    return _record(task, cell, DONE, seconds, device, **found).to_line()
+
+
+def _record(task: _Task, cell: Cell, status: str, seconds: float, device: str, **found: Any) -> Record:
     return Record(
-        cell=task.cell,
+        cell=cell,
         status=status,
         seconds=seconds,
         device=device,
@@ -402,13 +459,13 @@ class _Place(Protocol):
 
     def lanes(self) -> int: ...
 
-    def submit(self, task: _Task) -> "Future[tuple[str, bool] | None]": ...
+    def submit(self, task: _Task) -> "Future[_Lines]": ...
 
 
 def _finished(place: _Place, tasks: Iterable[_Task]) -> Iterator[Record]:
     """Yield each record at the moment its cell is finished, written."""
     queue = deque((task, 0) for task in tasks)
-    running: dict[Future[tuple[str, bool] | None], tuple[_Task, int, float]] = {}
+    running: dict[Future[_Lines], tuple[_Task, int, float]] = {}
     while queue or running:
         while queue and len(running) < place.lanes():
             task, deaths = queue.popleft()
@@ -422,32 +479,37 @@ def _finished(place: _Place, tasks: Iterable[_Task]) -> Iterator[Record]:
                 if deaths < place.retries:
                     queue.appendleft((task, deaths + 1))
                 else:
-                    yield _buried(task, time.perf_counter() - start)
+                    yield from _buried(task, time.perf_counter() - start)
             except CancelledError:
                 raise ConnectionError(_GONE) from None
             else:
-                yield _kept(task, result)
+                yield from _kept(task, result)
 
 
-def _kept(task: _Task, result: tuple[str, bool] | None) -> Record:
-    """Return the record of a finished cell, and write it where its worker could not."""
-    path = _path(Path(task.folder), task.cell)
-    if result is None:
-        return _read(path)
-    line, written = result
-    if not (written and path.exists()):  # on a network disk another machine's file may show up late
-        _write(path, line)
-    return Record.of_line(line)
+def _kept(task: _Task, lines: "_Lines") -> Iterator[Record]:
+    """Yield the records of finished cells, and write those that their worker could not."""
+    if lines is None:
+        yield from (_read(_path(Path(task.folder), cell)) for cell in task.cells)
+        return
+    for line, written in lines:
+        record = Record.of_line(line)
+        path = _path(Path(task.folder), record.cell)
+        if not (written and path.exists()):  # on a network disk another machine's file may show up late
+            _write(path, line)
+        yield record
 
 
-def _buried(task: _Task, seconds: float) -> Record:
-    """Record that the process died; unless it had finished the cell before."""
-    record = task.recorded()
-    if record is None:
-        error = "the process died at every attempt: killed from outside, out of memory, or a crash in compiled code"
-        record = _record(task, FAILED, seconds, task.device, error=error)
-        _write(_path(Path(task.folder), task.cell), record.to_line())
-    return record
+def _buried(task: _Task, seconds: float) -> Iterator[Record]:
+    """Record that the process died, for the cells that it had not finished before."""
+    known = task.recorded()
+    for cell in task.cells:
+        if cell.key not in known:
+            error = "the process died at every attempt: killed from outside, out of memory, or a crash in compiled code"
+            record = _record(task, cell, FAILED, seconds, task.device, error=error)
+            _write(_path(Path(task.folder), cell), record.to_line())
+            yield record
+        else:
+            yield known[cell.key]
 
 
 def _place(cluster: str | None, jobs: int, retries: int, verbose: int) -> "_Processes | _Cluster":
@@ -459,7 +521,7 @@ class _Lane:
 
     def __init__(self, environment: Mapping[str, str]):
         self._environment = dict(environment)
-        self._future: Future[tuple[str, bool] | None] | None = None
+        self._future: Future[_Lines] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -473,7 +535,7 @@ class _Lane:
     def is_free(self) -> bool:
         return self._future is None or self._future.done()
 
-    def submit(self, task: _Task) -> "Future[tuple[str, bool] | None]":
+    def submit(self, task: _Task) -> "Future[_Lines]":
         with _sigint_blocked():
             try:
                 self._future = self._pool.submit(_work_here, task)
@@ -511,10 +573,10 @@ def _end_with(main: Connection) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _work_here(task: _Task) -> tuple[str, bool] | None:
-    """Finish a cell in a lane; return nothing where the record is written."""
-    line, written = _work(task)  # a long line, cut off when the process dies, would block the pipe
-    return None if written else (line, False)
+def _work_here(task: _Task) -> "_Lines":
+    """Finish the cells in a lane; return nothing where all records are written."""
+    lines = _work(task)  # a long line, cut off when the process dies, would block the pipe
+    return None if all(written for _, written in lines) else lines
 
 
 def _threads(jobs: int) -> dict[str, str]:
@@ -536,7 +598,7 @@ class _Processes:
     def lanes(self) -> int:
         return self._jobs
 
-    def submit(self, task: _Task) -> "Future[tuple[str, bool] | None]":
+    def submit(self, task: _Task) -> "Future[_Lines]":
         lane = next((lane for lane in self._lanes if lane.is_free), None)
         if lane is None:
             lane = _Lane(_threads(self._jobs))
@@ -574,8 +636,8 @@ class _Cluster:
         except OSError:
             raise ConnectionError(_GONE) from None
 
-    def submit(self, task: _Task) -> "Future[tuple[str, bool] | None]":
-        future: Future[tuple[str, bool] | None] = self._pool.submit(_work, task)
+    def submit(self, task: _Task) -> "Future[_Lines]":
+        future: Future[_Lines] = self._pool.submit(_work, task)
         return future
 
     def __enter__(self) -> Self:

@@ -153,6 +153,20 @@ def test_a_simulator_gives_fresh_rows(sample):
     assert not np.array_equal(a.transform(sample.x), c.transform(sample.x))
 
 
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_many_data_sets_at_once_are_as_one_after_the_other(restarts):
+    """Of unequal size too: a set with fewer rows than a batch has batches of its own shape."""
+    sets = [make_pdgmm(rows, n=3, rho="1 var", layers=3, random_state=i) for i, rows in enumerate((600, 60, 500))]
+    given = [sets[0].x, sets[1].x, sets[2].source]
+    model = TwoStage(3, **QUICK | {"n_restarts": restarts})
+    for s, x, one in zip(sets, given, model.fit_many(given), strict=True):
+        alone = TwoStage(3, **QUICK | {"n_restarts": restarts}).fit(x)
+        np.testing.assert_allclose(one.sparse_history_.loss, alone.sparse_history_.loss, rtol=1e-4)
+        assert one.sparse_history_.multipliers.shape == (restarts, 1)
+        if restarts == 1:  # of two, which agree equally with each other, either may be kept
+            np.testing.assert_allclose(one.transform(s.x), alone.transform(s.x), atol=1e-4)
+
+
 def test_relative_sizes_of_columns_are_kept(sample):
     """One scale for all columns: a rescaled column is another problem, rescaled data are the same."""
     x = sample.x

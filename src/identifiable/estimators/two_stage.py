@@ -17,19 +17,23 @@ knows the truth: every step is taken, and restarts are compared with each other.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from torch import Tensor
 
 from identifiable.data.sample import FloatArray
 from identifiable.data.simulator import Simulator
 from identifiable.estimators._sparse_autoencoder import BLOCK, Bottleneck, SparseAutoencoder, excess_l1
 from identifiable.estimators.base import hold_out, is_integer, is_real, resolve_device
-from identifiable.nets import MLP, select_member
+from identifiable.nets import MLP, join_members, select_member, select_members
 from identifiable.train import Batch, Constrained, History, Plan, Step, extragradient, minimise
+from identifiable.train.capture import short_mantissas
 from identifiable.train.state import Batches
 
 Array = NDArray[np.float64]
@@ -67,6 +71,27 @@ class DeepLinear(MLP):
         """Map (R, B, inputs) to (R, B, outputs)."""
         matrix, shift = self.affine()
         return torch.baddbmm(shift, x, matrix)
+
+
+@dataclass
+class _First:
+    """What stage 1 leaves: its nets, the codes (R, N, n) for stage 2, the stream of its draws, and the rows."""
+
+    module: Bottleneck
+    codes: Tensor
+    rng: torch.Generator
+    train: FloatArray
+    held: FloatArray
+    history: History | None = None  # of stage 2
+
+    def batches(self, size: int) -> Callable[[], Tensor]:
+        """Return a function that draws codes (R, B, n), every member in its own order."""
+        members, rows, _ = self.codes.shape
+        device = self.codes.device
+        numbers = torch.arange(rows, device=device)
+        rng = torch.Generator(device).manual_seed(int(torch.randint(2**31, (), generator=self.rng)))
+        batches, member = Batches([numbers], size, members, rng), torch.arange(members, device=device)[:, None]
+        return lambda: self.codes[member, batches.draw()[0]]
 
 
 def half_norm(z: Tensor) -> Tensor:
@@ -180,6 +205,25 @@ class TwoStage(SparseAutoencoder):
         X is (N, d), a tenth of its rows (1000 at most) held out to compare the restarts on; or a `Simulator`, from
         which every step of stage 1 draws fresh rows, as in the paper, and stage 2 a million. y is ignored.
         """
+        first = self._first_stage(X)
+        (linear,) = self._second_stages([first])
+        self._finish(first, linear)
+        return self
+
+    def fit_many(self, sets: Sequence[ArrayLike | Simulator]) -> "list[TwoStage]":
+        """Fit a copy of this estimator to each of many data sets, and return the copies in their order.
+
+        Stage 1 takes one after the other, stage 2 all at once, which on a GPU costs little more than one. Each copy is
+        as `fit` would leave it, but for rounding.
+        """
+        models: list[TwoStage] = [clone(self) for _ in sets]
+        firsts = [model._first_stage(X) for model, X in zip(models, sets, strict=True)]
+        for model, first, linear in zip(models, firsts, self._second_stages(firsts), strict=True):
+            model._finish(first, linear)
+        return models
+
+    def _first_stage(self, X: ArrayLike | Simulator) -> "_First":
+        """Train the autoencoders, and leave what stage 2 needs."""
         self._check_parameters()
         seed, device = self._seed(), resolve_device(self.device)
         source = X if isinstance(X, Simulator) else None
@@ -205,52 +249,72 @@ class TwoStage(SparseAutoencoder):
             final=1.0,  # the rate is constant
             betas=(0.9, 0.999),
         )
-        self.history_ = minimise(module, loss, stream or [rows], plan, seed=seed, capture=True, verbose=self.verbose)
+        with short_mantissas():
+            self.history_ = minimise(
+                module, loss, stream or [rows], plan, seed=seed, capture=True, verbose=self.verbose
+            )
         module.freeze(lambda: module.blocks(rows))
-        self.sparse_history_ = None
-        linear = None
-        if self.sparse_steps > 0:
-            if stream is not None:
-                fresh = min(POOL, self.sparse_steps * self.batch_size)
-                (rows,) = stream(fresh, torch.Generator(device).manual_seed(seed + 1))
-            linear = self._sparse_map(module, rows, rng)
-        latents = module.codes(self._to_tensor(X[held], torch.float32, device))
-        with torch.no_grad():
-            latents = latents if linear is None else linear(latents)
-        kept = self._settle(latents.double().cpu().numpy())
-        self.module_ = select_member(module, kept)
-        self._set_map(None if linear is None else select_member(linear, kept))
-        self._set_moments(X[train], X[held])
-        return self
+        if stream is not None and self.sparse_steps > 0:
+            fresh = min(POOL, self.sparse_steps * self.batch_size)
+            (rows,) = stream(fresh, torch.Generator(device).manual_seed(seed + 1))
+        return _First(module, module.codes(rows), rng, X[train], X[held])
 
-    def stage1_transform(self, X: ArrayLike) -> FloatArray:
-        """Return the code y = g1(x) of stage 1 alone, (N, n_latents)."""
-        return super()._latents(self._check_new_data(X))
+    def _second_stages(self, firsts: Sequence["_First"]) -> list[Bottleneck | None]:
+        """Train the affine autoencoders of the codes of every data set, those with batches of one size at once."""
+        found: list[Bottleneck | None] = [None] * len(firsts)
+        if self.sparse_steps == 0:
+            return found
+        sizes = [min(self.batch_size, first.codes.shape[1]) for first in firsts]
+        for size in sorted(set(sizes)):
+            alike = [i for i, own in enumerate(sizes) if own == size]
+            for i, linear in zip(alike, self._second_stage([firsts[i] for i in alike]), strict=True):
+                found[i] = linear
+        return found
 
-    def _sparse_map(self, module: Bottleneck, rows: Tensor, rng: torch.Generator) -> Bottleneck:
-        """Stage 2: train the affine autoencoders of the members' codes."""
-        widths = (self.n_latents, *(h * self.n_latents for h in self.sparse_hidden), self.n_latents)
-        encoder, decoder = (DeepLinear(self.n_restarts, w, rng=rng) for w in (widths, widths[::-1]))
-        linear = Bottleneck(encoder, decoder, learn_scale=self.learn_scale, epsilon=self.epsilon).to(rows.device)
-        codes = module.codes(rows)
-        numbers = torch.arange(len(rows), device=rows.device)
-        on_device = torch.Generator(rows.device).manual_seed(int(torch.randint(2**31, (), generator=rng)))
-        batches = Batches([numbers], self.batch_size, self.n_restarts, on_device)
-        member = torch.arange(self.n_restarts, device=rows.device)[:, None]
-
-        def draw() -> Batch:
-            (drawn,) = batches.draw()
-            return (codes[member, drawn],)
+    def _second_stage(self, firsts: Sequence["_First"]) -> list[Bottleneck]:
+        linears = [self._build_linear(first.rng).to(first.codes.device) for first in firsts]
+        linear = join_members(linears)
+        draws = [first.batches(self.batch_size) for first in firsts]
 
         def objective(batch: Batch) -> Constrained:
             (y,) = batch
             z = linear(y)
             return Constrained(linear.reconstruction(y, z), excess_l1(z, self.sparsity))
 
+        def draw() -> Batch:
+            return (torch.cat([one() for one in draws]),)
+
         rates = self.sparse_rate, self.dual_rate
-        self.sparse_history_ = extragradient(linear, objective, draw, self.sparse_steps, rates, self.verbose)
-        linear.freeze(lambda: codes.split(BLOCK, dim=1))
-        return linear
+        history = extragradient(linear, objective, draw, self.sparse_steps, rates, self.verbose)
+        found = []
+        for i, first in enumerate(firsts):
+            own = range(i * self.n_restarts, (i + 1) * self.n_restarts)
+            one = select_members(linear, own)
+            one.freeze(partial(first.codes.split, BLOCK, dim=1))
+            first.history = history.of(own)
+            found.append(one)
+        return found
+
+    def _finish(self, first: "_First", linear: Bottleneck | None) -> None:
+        """Keep one restart, and set what is read off it."""
+        self.sparse_history_ = first.history
+        device = first.codes.device
+        latents = first.module.codes(self._to_tensor(first.held, torch.float32, device))
+        with torch.no_grad():
+            latents = latents if linear is None else linear(latents)
+        kept = self._settle(latents.double().cpu().numpy())
+        self.module_ = select_member(first.module, kept)
+        self._set_map(None if linear is None else select_member(linear, kept))
+        self._set_moments(first.train, first.held)
+
+    def stage1_transform(self, X: ArrayLike) -> FloatArray:
+        """Return the code y = g1(x) of stage 1 alone, (N, n_latents)."""
+        return super()._latents(self._check_new_data(X))
+
+    def _build_linear(self, rng: torch.Generator) -> Bottleneck:
+        widths = (self.n_latents, *(h * self.n_latents for h in self.sparse_hidden), self.n_latents)
+        encoder, decoder = (DeepLinear(self.n_restarts, w, rng=rng) for w in (widths, widths[::-1]))
+        return Bottleneck(encoder, decoder, learn_scale=self.learn_scale, epsilon=self.epsilon)
 
     @torch.no_grad()
     def _set_map(self, linear: Bottleneck | None) -> None:

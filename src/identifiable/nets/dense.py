@@ -258,6 +258,23 @@ def select_members(module: M, members: Sequence[int]) -> M:
     return chosen
 
 
+def join_members(modules: Sequence[M]) -> M:
+    """Return one module that holds the members of all of these, in their order.
+
+    Examples
+    --------
+    >>> both = join_members([Linear(2, 3, 1), Linear(1, 3, 1)])
+    >>> [len(p) for p in both.parameters()]
+    [3, 3]
+    """
+    joined = copy.deepcopy(modules[0])
+    each = [(*module.parameters(), *module.buffers()) for module in modules]
+    with torch.no_grad():
+        for tensor, own in zip((*joined.parameters(), *joined.buffers()), zip(*each, strict=True), strict=True):
+            tensor.data = torch.cat([t.detach() for t in own])
+    return joined
+
+
 def in_precision_of(module: M, rows: NDArray[Any]) -> M:
     """Return a copy of module in the precision of rows: float64 in, float64 all the way."""
     return copy.deepcopy(module).to(torch.float64 if rows.dtype == np.float64 else torch.float32)

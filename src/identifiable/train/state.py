@@ -3,8 +3,8 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,12 @@ class History:
     multipliers: NDArray[np.float64]
     stopped: str
     seconds: float
+
+    def of(self, members: Sequence[int]) -> "History":
+        """Return the history of these members alone."""
+        own = list(members)
+        tables = {name: getattr(self, name)[:, own] for name in ("loss", "gradient", "criterion", "violation")}
+        return replace(self, **tables, best_step=self.best_step[own], multipliers=self.multipliers[own])
 
     def to_frame(self) -> pd.DataFrame:
         """Return a long table: one row per record and member."""
