@@ -205,7 +205,7 @@ def test_a_file_is_written_all_or_nothing(tmp_path, records, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         write_report(fake_sweep.RECIPE, records, tmp_path)
     assert (page.read_bytes(), table.read_bytes()) == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "results.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "report.md", "results.csv"]
 
 
 def test_the_assets_are_in_the_package():

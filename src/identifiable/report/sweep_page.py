@@ -1,4 +1,4 @@
-"""The report of a sweep: `report.html` for people, `results.csv` for machines."""
+"""The report of a sweep: `report.html` for people, `report.md` for repositories, `results.csv` for machines."""
 
 import re
 import shlex
@@ -10,6 +10,7 @@ from identifiable.errors import listed
 from identifiable.report._sweep import Sweep, label_of
 from identifiable.report._sweep_figures import correlations, panels, restarts
 from identifiable.report._sweep_tables import certificates, failures, glance, numbers, short, times
+from identifiable.report._sweep_text import sweep_text
 from identifiable.report.page import Fact, Page, Section, render
 from identifiable.report.summary import ROUNDING, per_cell, summarise
 from identifiable.sweep import QUICK, Recipe, Record
@@ -22,7 +23,7 @@ PARTS = (short, glance, panels, numbers, correlations, restarts, times, certific
 def write_report(
     recipe: Recipe, records: Sequence[Record], folder: str | Path, *, missing: int = 0
 ) -> tuple[Path, Path]:
-    """Write `report.html` and `results.csv` to a folder, each all or nothing, and return their paths.
+    """Write `report.html`, `report.md` and `results.csv` to a folder, each all or nothing; return page and table.
 
     The page is one file that opens offline; `missing` is the number of cells that have not been run.
     """
@@ -30,9 +31,10 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     page, table = folder / "report.html", folder / "results.csv"
     content = per_cell(records).to_csv(index=False, lineterminator="\n")
-    text = sweep_page(recipe, records, missing=missing)
+    html, sweep = sweep_page(recipe, records, missing=missing), Sweep(recipe, records, missing)
     store.write_bytes(table, content.encode())
-    return text.write(page), table
+    store.write_bytes(folder / "report.md", sweep_text(sweep, _facts(sweep), _notices(sweep)).encode())
+    return html.write(page), table
 
 
 def sweep_page(recipe: Recipe, records: Sequence[Record], *, missing: int = 0) -> Page:
@@ -72,7 +74,7 @@ def _what_is_smaller(sweep: Sweep) -> str:
     if smaller.settings is not None and len(smaller.settings) < len(recipe.settings):
         words.append(f"{len(smaller.settings)} of {len(recipe.settings)} settings")
     words += [f"{name} = {value}" for name, value in smaller.values.items()]
-    left = [method for method in recipe.methods if smaller.params.get(method, {}) is None]
+    left = [method for method in recipe.methods if _is_left_out(sweep, method)]
     words += [f"without {listed(left, most=3)}"] if left else []
     short = [method for method in recipe.methods if smaller.params.get(method)]
     words += [f"shorter fits of {listed(short, most=3)}"] if short else []
@@ -132,7 +134,18 @@ def _command(sweep: Sweep) -> str:
         usual = sweep.recipe.smaller.seeds
     if sweep.runs and _seeds(sweep) != usual:
         words += ["--seeds", str(_seeds(sweep))]
+    for option, own, all_of_them in (
+        ("--setting", sweep.settings, sweep.recipe.smaller.settings if _is_quick(sweep) else None),
+        ("--method", sweep.methods, [m for m in sweep.recipe.methods if not _is_left_out(sweep, m)]),
+    ):
+        known = all_of_them if all_of_them is not None else [s.name for s in sweep.recipe.settings]
+        if sweep.runs and len(own) < len(known):
+            words += [word for name in own for word in (option, name)]
     return shlex.join(words)
+
+
+def _is_left_out(sweep: Sweep, method: str) -> bool:
+    return _is_quick(sweep) and sweep.recipe.smaller.params.get(method, {}) is None
 
 
 def _reading(sweep: Sweep) -> Section:
