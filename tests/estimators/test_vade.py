@@ -459,14 +459,14 @@ def test_a_flow_start_is_at_the_maps_and_the_mixture_of_the_flow(x):
     with torch.no_grad():
         found = module.encode(model._rows(x, CPU, np.float32).expand(2, -1, -1)).mean.numpy()
     for r, z in enumerate(flow.latents_of_restarts(x)):
-        np.testing.assert_allclose(found[r], z, atol=0.05)
+        np.testing.assert_allclose(found[r], z, atol=0.01)
         own, law = module.bases[0].mixture(r), flow._restarts.base.mixture(r)
         np.testing.assert_allclose(own.weights, law.weights, atol=1e-6)
         np.testing.assert_allclose(own.means, law.means, atol=1e-5)
     with torch.no_grad():
         back = module.decode(torch.as_tensor(found)).numpy() * model.scale_ + model.mean_
     kept = int(np.argmax(flow.restart_scores_))
-    np.testing.assert_allclose(back[kept], flow.inverse_transform(flow.transform(x)), atol=0.05)
+    np.testing.assert_allclose(back[kept], flow.inverse_transform(flow.transform(x)), atol=0.01)
 
 
 def test_a_flow_that_failed_is_replaced_by_the_best(x, monkeypatch):

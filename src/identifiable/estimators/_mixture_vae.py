@@ -242,12 +242,19 @@ class MixtureVAE(VariationalAutoencoder):
         module.bases[0].load_state_dict(kept.base.state_dict())
         module.bent_in.be(kept.flow)
         module.bent_out.be(kept.flow, inverse=True)
-        module.into.copy_(torch.as_tensor(flow.vectors_ / flow.sizes_))
-        module.out.copy_(torch.as_tensor((flow.vectors_ * flow.sizes_).T))
+        # The flow has its own mean and scale of the columns: some rows were held out.
+        scale, shift = self.scale_ / flow.scale_, (self.mean_ - flow.mean_) / flow.scale_
+        inwards = flow.vectors_ / flow.sizes_
+        module.into.copy_(torch.as_tensor(scale[:, None] * inwards))
+        module.bent_in.bias[:, 0] += (
+            torch.as_tensor(shift @ inwards).to(module.into)[None] @ module.bent_in.weight[:, 0]
+        )
+        module.out.copy_(torch.as_tensor((flow.vectors_ * flow.sizes_).T / scale))
         encoder, decoder = module.last_layers
         for layer in (encoder, decoder):
             layer.weight.zero_()
             layer.bias.zero_()
+        decoder.bias.copy_(torch.as_tensor(-shift / scale))
 
     def _start_at_autoencoder(
         self, module: MixtureAutoencoder, X: FloatArray, seed: int, device: torch.device, rng: torch.Generator
