@@ -2,6 +2,7 @@
 
 from identifiable.data.catalogue import Source, catalogue
 from identifiable.data.images import make_balls
+from identifiable.data.look import Look, look
 from identifiable.data.real import (
     load_cifar10,
     load_digits,
@@ -20,6 +21,7 @@ from identifiable.data.tables import TableReader, read_table
 
 __all__ = [
     "DIFFICULTIES",
+    "Look",
     "Sample",
     "Simulator",
     "Source",
@@ -33,6 +35,7 @@ __all__ = [
     "load_mnist",
     "load_sachs",
     "load_svhn",
+    "look",
     "make_balls",
     "make_gmm",
     "make_parallelograms",

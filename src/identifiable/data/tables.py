@@ -124,12 +124,27 @@ class TableReader:
 
     def read(self) -> Sample:
         """Return the whole table as one `Sample`."""
+        return self._sample(self._whole(), 0)
+
+    def unchecked(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the columns of x and those of u as they came."""
+        rows = self._whole()
+        frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows, columns=list(self._source.names))
+        frame = frame.set_axis(list(map(str, frame.columns)), axis=1).reset_index(drop=True)
+        return frame[list(self.columns)], frame[list(self._u)]
+
+    @property
+    def image_shape(self) -> tuple[int, ...] | None:
+        """Shape of the pictures whose pixels are the columns."""
+        return self._source.image_shape if self.columns == self._source.names else None
+
+    def _whole(self) -> Rows:
         rows = self._source.rows
         if isinstance(rows, Path):
-            rows = pd.concat([block for block in self._blocks(2**20) if isinstance(block, pd.DataFrame)])
-        elif isinstance(rows, np.memmap) and rows.nbytes <= _MAP_BYTES:
-            rows = np.array(rows)
-        return self._sample(rows, 0)
+            return pd.concat([block for block in self._blocks(2**20) if isinstance(block, pd.DataFrame)])
+        if isinstance(rows, np.memmap) and rows.nbytes <= _MAP_BYTES:
+            return np.array(rows)
+        return rows
 
     def _blocks(self, step: int) -> Iterator[Rows]:
         rows = self._source.rows
@@ -158,7 +173,7 @@ class TableReader:
             x=x,
             u=None if not self._u else u if self._u_axis else u[:, 0],
             columns=self.columns,
-            image_shape=self._source.image_shape if self.columns == self._source.names else None,
+            image_shape=self.image_shape,
         )
 
     def _refusal(self, faults: dict[str, str], first: int, n_rows: int, *, numeric: bool) -> DataError:
@@ -209,9 +224,9 @@ def _x_of_frame(frame: pd.DataFrame, first: int) -> tuple[FloatArray, dict[str, 
     x = np.zeros(frame.shape)
     text = {}
     for j, (name, column) in enumerate(frame.items()):
-        numbers = _numbers(column)
+        numbers = numbers_of(column)
         if numbers is None:
-            text[str(name)] = _not_numbers(column, str(name), first)
+            text[str(name)] = " ".join(why_not_numbers(column, str(name), first))
         else:
             x[:, j] = numbers
     return x, text
@@ -222,14 +237,14 @@ def _u_of_frame(frame: pd.DataFrame) -> tuple[NDArray[Any], FloatArray]:
     holes = np.zeros(frame.shape)
     parts = []
     for j, (_, column) in enumerate(frame.items()):
-        numbers, values = _numbers(column), column.to_numpy()
+        numbers, values = numbers_of(column), column.to_numpy()
         holes[:, j] = np.where(column.isna(), np.nan, 0.0) if numbers is None else numbers
         alike = values.dtype.kind in ("biufM" if frame.shape[1] == 1 else "biuf")
         parts.append(values if alike else values.astype(object))
     return np.column_stack(parts) if parts else holes, holes
 
 
-def _numbers(column: "pd.Series[Any]") -> FloatArray | None:
+def numbers_of(column: "pd.Series[Any]") -> FloatArray | None:
     """Return the values as float64, NaN where missing; None where some value is no real number."""
     if isinstance(column.dtype, pd.CategoricalDtype) or column.dtype.kind in "mMc":
         return None
@@ -247,8 +262,8 @@ def _coerced(column: "pd.Series[Any]") -> FloatArray:
     return np.full(len(column), np.nan) if numbers.dtype.kind == "c" else numbers.astype(np.float64)
 
 
-def _not_numbers(column: "pd.Series[Any]", name: str, first: int) -> str:
-    """Say what a column without numbers seems to hold, where, and what to do about it."""
+def why_not_numbers(column: "pd.Series[Any]", name: str, first: int) -> tuple[str, str]:
+    """Say what a column without numbers seems to hold and where, and what to do about it."""
     by_dtype = isinstance(column.dtype, pd.CategoricalDtype) or column.dtype.kind in "mMc"
     bad = np.flatnonzero(column.notna().to_numpy() & (by_dtype | np.isnan(_coerced(column))))
     if not len(bad):  # a column of dates, say, all missing
@@ -270,10 +285,8 @@ def _not_numbers(column: "pd.Series[Any]", name: str, first: int) -> str:
         what, cure = f"a category of {distinct} different value{'s' * (distinct > 1)}", f"{aside}, or {leave}"
     else:
         what, cure = "text", leave
-    return (
-        f"{what}, first {text[0][:40]!r} in row {first + bad[0]}, {len(bad)} of {len(column)} values. "
-        f"{cure[0].upper()}{cure[1:]}."
-    )
+    found = f"{what}, first {text[0][:40]!r} in row {first + bad[0]}, {len(bad)} of {len(column)} values."
+    return found, f"{cure[0].upper()}{cure[1:]}."
 
 
 def _not_finite(x: FloatArray, names: tuple[str, ...], first: int) -> dict[str, str]:
