@@ -24,6 +24,7 @@ RANK = {
     "persist": 5,
     "select": 5,
     "causal": 5,
+    "identify": 5,
     "report": 6,
     "experiments": 6,
     "recipes": 7,

@@ -15,6 +15,10 @@ class FitFailedError(RuntimeError):
     """Training diverged in every restart."""
 
 
+class OutOfTimeError(RuntimeError):
+    """The time that was given is over before the work is done."""
+
+
 class RecoveryWarning(UserWarning):
     """The fit ended, but its latents should not be trusted as they are."""
 

@@ -10,6 +10,7 @@ from rich.progress import track
 from torch import Tensor, nn
 
 from identifiable.train.capture import Captured
+from identifiable.train.clock import require_time
 from identifiable.train.plan import Batch, Constrained
 from identifiable.train.state import History
 
@@ -80,6 +81,7 @@ def extragradient(
     hidden = verbose == 0 or not console.is_terminal
     module.train()
     for step in track(range(1, steps + 1), "sparse", console=console, transient=True, disable=hidden):
+        require_time()
         found = take(draw())
         if step % every == 0 or step == steps:
             norms = [p.grad.reshape(members, -1).norm(dim=1) for p in parameters if p.grad is not None]

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from identifiable import store
 from identifiable.errors import FitFailedError
 from identifiable.train.capture import Captured
+from identifiable.train.clock import require_time
 from identifiable.train.plan import Batch, Constrained, Data, Loss, Plan, Step
 from identifiable.train.state import History, Run, fingerprint_of
 
@@ -91,6 +92,7 @@ def minimise(
     with _progress(plan, verbose) as bar, _one_order():
         task = bar.add_task("fit", total=plan.steps, completed=run.step, value="")
         while run.step < plan.steps and not (plan.patience and run.stale >= plan.patience):
+            require_time()
             run.set_rate(plan.rate(run.step))
             for name, schedule in plan.anneal.items():
                 annealed[name].fill_(schedule.at(run.step / plan.steps))

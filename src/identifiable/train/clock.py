@@ -1,0 +1,36 @@
+"""A time limit for whatever is trained inside it."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from identifiable.errors import OutOfTimeError
+
+_LIMIT: ContextVar[float | None] = ContextVar("limit", default=None)
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Stop training inside with `OutOfTimeError` once the seconds are over; an outer limit that ends sooner holds.
+
+    Examples
+    --------
+    >>> with time_limit(0.0):
+    ...     require_time()
+    Traceback (most recent call last):
+    identifiable.errors.OutOfTimeError: The time is over.
+    """
+    end, outer = time.monotonic() + seconds, _LIMIT.get()
+    token = _LIMIT.set(end if outer is None else min(end, outer))
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
+
+
+def require_time() -> None:
+    """Raise `OutOfTimeError` where a time limit is over."""
+    limit = _LIMIT.get()
+    if limit is not None and time.monotonic() >= limit:
+        raise OutOfTimeError("The time is over.")
