@@ -21,7 +21,7 @@ RANK = {
     "restarts": 3,
     "train": 3,
     "estimators": 4,
-    "persist": 5,
+    "persist": 6,
     "select": 5,
     "causal": 5,
     "identify": 5,

@@ -5,7 +5,7 @@ __version__ = "0.1.0"
 from identifiable.certify import Certificate, Check, Decoder, Level, Structure, certify, structure_of
 from identifiable.conditional import ConditionalPrior
 from identifiable.data.sample import Sample
-from identifiable.errors import DamagedFileError, DataError, FitFailedError, RecoveryWarning
+from identifiable.errors import DamagedFileError, DataError, FitFailedError, OutOfTimeError, RecoveryWarning
 from identifiable.estimators import (
     IVAE,
     MFCVAE,
@@ -31,6 +31,7 @@ from identifiable.estimators import (
     baselines,
     unmix,
 )
+from identifiable.identify import Identify, Tried, Trust
 from identifiable.mixture import Mixture
 from identifiable.persist import load, save
 from identifiable.restarts import Stability
@@ -57,9 +58,11 @@ __all__ = [
     "GroupedSparse",
     "History",
     "IFlow",
+    "Identify",
     "IndependentComponents",
     "Level",
     "Mixture",
+    "OutOfTimeError",
     "PrincipalComponents",
     "RademacherVAE",
     "RawData",
@@ -70,6 +73,8 @@ __all__ = [
     "SparseUnmixing",
     "Stability",
     "Structure",
+    "Tried",
+    "Trust",
     "TwoStage",
     "Unmixed",
     "VaDE",

@@ -5,8 +5,8 @@ No truth is asked for. What decides:
 1. A single Gaussian has no axes. If no model explains held-out rows better than it, nothing can be identified.
 2. Linear models come first. Where all latents rest exactly on flats, which no other mixing makes by accident, or where
    a nonlinear model explains held-out rows no better, the linear one is taken.
-3. Among the others the better held-out log-likelihood wins; where these are close, the latents that come back more
-   surely from another start.
+3. Among nonlinear ones the better held-out log-likelihood wins; where these are close, the simpler one, in which
+   latents rest. One whose own restarts disagree does not count.
 4. The one that is taken is fitted again: from another seed, and to two halves of the rows. Each latent is judged by
    whether it comes back.
 """
@@ -42,14 +42,15 @@ from identifiable.train import time_limit
 LEAST_ROWS = 100
 MOST_LATENTS = 10  # that are looked for without being asked
 GAP = 10.0  # by which variances must fall to tell latents from noise
-CLOSE = 0.05  # of the gain over a Gaussian: likelihoods nearer than this do not decide
+CLOSE = 0.05  # of the gain over a Gaussian: nonlinear models nearer than this are not told apart by it
 CERTAIN = 3.0  # standard errors by which a model must explain rows better than a Gaussian
+HELD = 0.2  # of the rows, at most 1000
 LEAST_GAIN = 0.01  # nats a row
 RANK = 1e-8  # a direction whose variance is less than this share of the largest does not vary
 SKEWED = 2.0  # skewness from which the logarithm of a positive column is taken
 OPTIONS: dict[str, dict[str, Any]] = {
     "PDGMM": {"long": False},
-    "GMMFlow": {"free_steps": 1500, "max_steps": 1500},
+    "GMMFlow": {"free_steps": 2500, "max_steps": 2500},
 }
 
 
@@ -241,7 +242,7 @@ class Identify(LatentModel):
         self.model_, self.n_latents_ = search.model, search.n
         self.tried_, self.reasons_, self.verdict_ = tuple(search.tried), tuple(search.reasons), search.verdict
         self.stability_ = self.model_.stability_
-        self.trust_ = tuple(search.trust(self._effects(X[search.held])))
+        self.trust_ = tuple(search.trust(self._effects(X)))
         order = ("unstable", "doubtful", "stable")
         self.fit_status_ = min((t.verdict for t in self.trust_), key=order.index)
         return self
@@ -331,11 +332,12 @@ class _Search:
         self.u: Any = None if u is None else u if hasattr(u, "iloc") else np.asarray(u)
         if self.u is not None and len(self.u) != len(Y):
             raise DataError(f"u must have one row per row of X: X has {len(Y)}, u has {len(self.u)}.")
-        train, self.held = hold_out(len(Y), seed)
+        train, self.held = hold_out(len(Y), seed, fraction=HELD)
         self.train = np.random.default_rng(seed + 1).permutation(train)
         self.gaussian = _gaussian(Y[self.train], Y[self.held])
         self.tried: list[Tried] = []
         self.models: dict[str, LatentModel] = {}
+        self.gains: dict[str, FloatArray] = {}  # of every held-out row
         self.reasons: list[str] = []
         self.again: FloatArray | None = None
         self.halves: FloatArray | None = None
@@ -399,7 +401,7 @@ class _Search:
             if np.isfinite(gain).all():
                 error = float(gain.std() / len(gain) ** 0.5)
                 tried = replace(tried, gain=float(gain.mean()), error=error, agreement=agreement)
-                self.models[family.name] = model
+                self.models[family.name], self.gains[family.name] = model, gain
             else:
                 tried = replace(tried, note="its likelihood of held-out rows is not finite")
         except OutOfTimeError:
@@ -457,12 +459,17 @@ class _Search:
                 f"{top.name} explains held-out rows best ({top.gain:+.2f} nats a row above a Gaussian), but its "
                 f"restarts agree at {top.agreement:.2f} only."
             )
-        close = [t for t in sure if t.gain >= best.gain - CLOSE * best.gain]
+        linear = [t for t in sure if t.linear and self._explains_as_well(t, best)]
+        close = [t for t in sure if t.linear == best.linear and t.gain >= best.gain - CLOSE * best.gain]
         order = [f.name for f in FAMILIES]
-        linear = [t for t in close if t.linear]
         chosen = max(linear, key=lambda t: t.gain) if linear else min(close, key=lambda t: order.index(t.name))
         self.reasons.append(_why(chosen, best, [t for t in close if t is not chosen]))
         return chosen.name
+
+    def _explains_as_well(self, one: Tried, best: Tried) -> bool:
+        """Whether what is missing to the best, row by row, is within its error, or too little to count."""
+        less = self.gains[best.name] - self.gains[one.name]
+        return bool(less.mean() <= max(2 * less.std() / len(less) ** 0.5, LEAST_GAIN))
 
     def _confirm(self, family: Family) -> None:
         """Fit the chosen family from another seed, and to two halves."""

@@ -19,18 +19,23 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 import identifiable
-from identifiable import estimators, store
+from identifiable import store
 from identifiable.conditional import ConditionalPrior
 from identifiable.errors import DamagedFileError
 from identifiable.estimators.auxiliary import Auxiliary
-from identifiable.estimators.base import Stability, resolve_device
+from identifiable.estimators.base import LatentModel, Stability, resolve_device
 from identifiable.estimators.sparse_unmixing import Masks
+from identifiable.identify import Tried, Trust, Units
 from identifiable.mixture import Mixture
 from identifiable.nets import ConvNet, Dense, ResNet
 from identifiable.train import History
 
-_RESULTS = {
-    c.__name__: c for c in (Auxiliary, ConditionalPrior, ConvNet, Dense, History, Masks, Mixture, ResNet, Stability)
+_RESULTS: dict[str, Any] = {
+    c.__name__: c
+    for c in (
+        *(Auxiliary, ConditionalPrior, ConvNet, Dense, History, Masks),
+        *(Mixture, ResNet, Stability, Tried, Trust, Units),
+    )
 }  # the small typed values an estimator may hold
 
 
@@ -52,15 +57,7 @@ def save(model: BaseEstimator, path: str | Path) -> None:
     """
     check_is_fitted(model)
     tensors: dict[str, Tensor] = {}
-    parameters = model.get_params(deep=False)
-    if isinstance(parameters["random_state"], np.random.RandomState):
-        parameters["random_state"] = None
-    fitted = {k: v for k, v in vars(model).items() if k.endswith("_") and not k.startswith("_")}
-    header = {
-        "class": type(model).__name__,
-        "parameters": {k: _encode(v, f"parameters/{k}", tensors) for k, v in parameters.items()},
-        "fitted": {k: _encode(v, f"fitted/{k}", tensors) for k, v in fitted.items()},
-        "output": getattr(model, "_sklearn_output_config", {}).get("transform"),
+    header = _describe(model, "", tensors) | {
         "versions": {
             "identifiable": identifiable.__version__,
             "torch": torch.__version__,
@@ -76,20 +73,49 @@ def load(path: str | Path, *, device: str = "auto") -> Any:
     """Read an estimator that `save` wrote; refuse a damaged or foreign file."""
     contents = store.read(path, "model")
     header, tensors = contents.header, contents.tensors
-    name = header.get("class")
-    if name not in estimators.__all__ or not isinstance(getattr(estimators, name), type):
+    try:
+        return _built(header, tensors, device)
+    except _UnknownError as error:
         raise DamagedFileError(
-            f"{str(path)!r} holds a {name!r}, which this version ({identifiable.__version__}) does not know. It was "
+            f"{str(path)!r} holds a {error}, which this version ({identifiable.__version__}) does not know. It was "
             f"written by version {header.get('versions', {}).get('identifiable')}; upgrade identifiable."
-        )
+        ) from None
+
+
+class _UnknownError(Exception):
+    """A class that is not among the estimators of this library."""
+
+
+def _describe(model: BaseEstimator, key: str, tensors: dict[str, Tensor]) -> dict[str, Any]:
+    """Return class, parameters and fitted attributes as JSON; arrays and nets go to `tensors`."""
+    parameters = model.get_params(deep=False)
+    if isinstance(parameters["random_state"], np.random.RandomState):
+        parameters["random_state"] = None
+    fitted = {k: v for k, v in vars(model).items() if k.endswith("_") and not k.startswith("_")}
+    return {
+        "class": type(model).__name__,
+        "parameters": {k: _encode(v, f"{key}parameters/{k}", tensors) for k, v in parameters.items()},
+        "fitted": {k: _encode(v, f"{key}fitted/{k}", tensors) for k, v in fitted.items()},
+        "output": getattr(model, "_sklearn_output_config", {}).get("transform"),
+    }
+
+
+def _built(header: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str) -> Any:
+    """Build the estimator that `_describe` wrote down."""
+    name = header.get("class")
+    known = getattr(identifiable, name, None) if isinstance(name, str) and name in identifiable.__all__ else None
+    if not (isinstance(known, type) and issubclass(known, LatentModel)):
+        raise _UnknownError(repr(name))
     parameters = {k: _decode(v, tensors) for k, v in header["parameters"].items()}
-    model = getattr(estimators, name)(**parameters)
+    model: Any = known(**parameters)
     if "device" in parameters:
         model.device = device
     modules = {}
     for attribute, value in header["fitted"].items():
         if isinstance(value, dict) and "module" in value:
             modules[attribute] = value["module"]
+        elif isinstance(value, dict) and "estimator" in value:
+            setattr(model, attribute, _built(value["estimator"], tensors, device))
         else:
             setattr(model, attribute, _decode(value, tensors))
     for attribute, prefix in modules.items():  # last: building one needs the other attributes
@@ -111,6 +137,10 @@ def _encode(value: Any, key: str, tensors: dict[str, Tensor]) -> Any:
         return str(value)
     if isinstance(value, list | tuple):
         return [_encode(v, f"{key}/{i}", tensors) for i, v in enumerate(value)]
+    if isinstance(value, LatentModel):
+        return {"estimator": _describe(value, f"{key}/", tensors)}
+    if isinstance(value, Mapping):
+        return {"words": {str(k): _encode(v, f"{key}/{k}", tensors) for k, v in value.items()}}
     if isinstance(value, nn.Module):
         tensors |= {f"{key}/{k}": v for k, v in value.state_dict().items()}
         return {"module": f"{key}/"}
@@ -134,5 +164,7 @@ def _decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
         return tensors[value["array"]].numpy()
     if "strings" in value:
         return np.array(value["strings"], dtype=object)
+    if "words" in value:
+        return {k: _decode(v, tensors) for k, v in value["words"].items()}
     fields = {k: _decode(v, tensors) for k, v in value.items() if k != "result"}
     return _RESULTS[value["result"]](**fields)

@@ -1,0 +1,191 @@
+"""Identify: the right family where one is right, nothing where nothing is, and every number in the user's units."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from identifiable import DataError, Identify, OutOfTimeError, load, save
+from identifiable.data import make_gmm, make_pdgmm, make_segments
+from identifiable.identify import Tried, Units, _Search
+from identifiable.metrics import mcc
+from identifiable.train import Plan, minimise, time_limit
+
+QUIET = {"random_state": 0, "verbose": 0}
+
+
+@pytest.fixture(scope="module")
+def sparse():
+    return make_pdgmm(1000, n=3, layers=1, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def found(sparse):
+    frame = pd.DataFrame(sparse.x * [1e3, 1, 1e-3], columns=["mass", "length", "charge"])
+    return Identify(**QUIET).fit(frame), frame
+
+
+def test_an_affine_mixture_of_latents_that_rest_is_seen_at_once(sparse, found):
+    model, frame = found
+    assert type(model.model_).__name__ == "SparseUnmixing"
+    assert model.verdict_ == "identified"
+    assert model.n_latents_ == 3
+    assert {t.verdict for t in model.trust_} == {"stable"}
+    assert mcc(sparse.z, model.transform(frame)) > 0.999
+    assert not any(t.name in ("PDGMM", "GMMFlow") for t in model.tried_)
+    assert any("Affine mixtures do this" in reason for reason in model.reasons_)
+
+
+def test_units_are_those_of_the_table(found):
+    model, frame = found
+    z = model.transform(frame)
+    np.testing.assert_allclose(model.inverse_transform(z), frame, rtol=1e-6, atol=1e-9)
+    drawn = model.sample(500, random_state=0)
+    assert (abs(np.log(drawn.std(0) / frame.to_numpy().std(0))) < 1).all()
+
+
+def test_what_a_latent_is_tied_to_is_its_effect(found):
+    model, frame = found
+    z = model.transform(frame)
+    low, high = np.quantile(z, [0.1, 0.9], axis=0)
+    for i, trust in enumerate(model.trust_):
+        assert list(trust.columns) == sorted(trust.columns, key=lambda name: -abs(trust.columns[name]))
+        step = np.median(z, axis=0)[None].repeat(2, 0)
+        step[:, i] = low[i], high[i]
+        effect = np.diff(model.inverse_transform(step), axis=0)[0] / frame.to_numpy().std(0)
+        np.testing.assert_allclose([trust.columns[n] for n in frame.columns], effect, rtol=1e-6)
+
+
+def test_in_a_pipeline_with_names_and_pandas_out(sparse):
+    frame = pd.DataFrame(sparse.x, columns=list("abc"))
+    steps = make_pipeline(FunctionTransformer(lambda x: 2 * x), Identify(model="SparseUnmixing", **QUIET))
+    z = steps.set_output(transform="pandas").fit_transform(frame)
+    assert list(z.columns) == ["identify0", "identify1", "identify2"]
+    assert mcc(sparse.z, z.to_numpy()) > 0.999
+
+
+def test_saved_and_loaded_it_is_the_same(found, tmp_path):
+    model, frame = found
+    save(model, tmp_path / "m.safetensors")
+    again = load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(again.transform(frame), model.transform(frame))
+    assert (again.trust_, again.reasons_, again.verdict_) == (model.trust_, model.reasons_, model.verdict_)
+    assert [t.name for t in again.tried_] == [t.name for t in model.tried_]
+    assert again.certificate_.level == model.certificate_.level
+
+
+def test_gaussian_noise_has_nothing_to_identify():
+    """Whatever is tried and however little time there is: no model beats a Gaussian, and no latent is called stable."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(800, 3)) @ rng.normal(size=(3, 3))
+    model = Identify(seconds=20, **QUIET).fit(x)
+    assert model.verdict_ == "nothing identifiable"
+    assert {t.verdict for t in model.trust_} == {"unstable"}
+    assert model.fit_status_ == "unstable"
+    assert any("a Gaussian has no axes" in reason for reason in model.reasons_)
+
+
+def test_clusters_are_taken_for_clusters():
+    s = make_gmm(2000, n=3, components=4, layers=1, random_state=0)
+    model = Identify(seconds=30, **QUIET).fit(s.x)
+    assert type(model.model_).__name__ == "FactorialUnmixing"
+    assert mcc(s.z, model.transform(s.x)) > 0.98
+
+
+def test_u_is_used_where_it_tells_something():
+    s = make_segments(1500, n=2, segments=10, layers=1, random_state=0)
+    model = Identify(model="SegmentUnmixing", **QUIET).fit(s.x, s.u)
+    assert mcc(s.z, model.transform(s.x)) > 0.95
+    assert np.isfinite(model.score(s.x, s.u))
+    with pytest.raises(DataError, match="needs the auxiliary variable u"):
+        Identify(model="SegmentUnmixing", **QUIET).fit(s.x)
+    with pytest.raises(DataError, match="one row per row of X: X has 1500, u has 10"):
+        Identify(**QUIET).fit(s.x, s.u[:10])
+
+
+def test_dependent_columns_and_a_fall_of_the_spectrum_give_the_number(sparse):
+    rng = np.random.default_rng(1)
+    x = np.c_[sparse.x, sparse.x @ [1.0, 2.0, 3.0]]
+    assert Identify(model="SparseUnmixing", **QUIET).fit(x).n_latents_ == 3
+    wide = sparse.x @ rng.normal(size=(3, 8)) + 0.01 * rng.normal(size=(1000, 8))
+    model = Identify(model="SparseUnmixing", **QUIET).fit(wide)
+    assert model.n_latents_ == 3
+    assert "fall by a factor of" in model.reasons_[0]
+    with pytest.raises(DataError, match="vary in 3 directions only"):
+        Identify(4, **QUIET).fit(x)
+
+
+def test_logarithms_are_taken_and_undone():
+    rng = np.random.default_rng(0)
+    x = np.exp(rng.normal(size=(400, 2)) * [1.5, 0.1])
+    units = Units.of(x, np.array([True, False]))
+    y = units.into(x)
+    np.testing.assert_allclose(y.std(0), 1)
+    np.testing.assert_allclose(units.back(y), x)
+    model = Identify(model="FactorialUnmixing", **QUIET).fit(pd.DataFrame(x, columns=["dose", "size"]))
+    assert model.units_.logs.tolist() == [True, False]
+    with pytest.raises(DataError, match="must be positive here: 'dose'"):
+        model.transform(pd.DataFrame([[0.0, 1.0]], columns=["dose", "size"]))
+
+
+def tried(name, gain, agreement=0.99, *, linear=False):
+    return Tried(name, "", linear, False, gain, 0.01, agreement)
+
+
+@pytest.mark.parametrize(
+    ("pool", "chosen"),
+    [
+        ([tried("PDGMM", 8.36, 0.989), tried("GMMFlow", 8.68, 0.979)], "PDGMM"),  # close: the simpler
+        ([tried("PDGMM", 1.9, 0.75), tried("GMMFlow", 2.2, 0.97)], "GMMFlow"),
+        ([tried("FactorialUnmixing", 2.195, linear=True), tried("GMMFlow", 2.2)], "FactorialUnmixing"),
+        ([tried("FactorialUnmixing", 2.15, linear=True), tried("GMMFlow", 2.2)], "GMMFlow"),  # .05 is much, row by row
+        ([tried("FactorialUnmixing", 1.2, linear=True), tried("GMMFlow", 2.2)], "GMMFlow"),
+        ([tried("FactorialUnmixing", 1.2, linear=True), tried("GMMFlow", 2.2, 0.5)], "FactorialUnmixing"),
+        ([tried("PDGMM", 1.2, 0.5), tried("GMMFlow", 2.2, 0.5)], "GMMFlow"),
+    ],
+)
+def test_what_decides(pool, chosen):
+    search = object.__new__(_Search)
+    search.tried, search.models, search.reasons, search.n = pool, {}, [], 3
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=500)  # what makes a row likely or not is much the same for all models
+    rows -= rows.mean()
+    own = {t.name: rng.normal(size=500) for t in pool}
+    search.gains = {t.name: t.gain + rows + 0.1 * (own[t.name] - own[t.name].mean()) for t in pool}
+    assert search._choose() == chosen
+    assert not search.nothing
+
+
+def test_the_time_is_kept():
+    net = torch.nn.Module()
+    net.w = torch.nn.Parameter(torch.ones(1, 1))
+
+    def loss(batch, step):
+        return (net.w - batch[0].mean(1)).square().sum(1)
+
+    x = torch.ones(8, 1)
+    with time_limit(0.2), pytest.raises(OutOfTimeError):
+        minimise(net, loss, [x], Plan(steps=10**7))
+    minimise(net, loss, [x], Plan(steps=3))  # and holds no longer
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "words"),
+    [
+        ("n_latents", 0, "'auto' or an integer >= 1"),
+        ("n_latents", "many", "'auto' or an integer >= 1"),
+        ("model", "Magic", "'auto' or one of SparseUnmixing"),
+        ("n_restarts", 0, "None or an integer >= 1"),
+        ("seconds", 0, "a number > 0"),
+    ],
+)
+def test_bad_parameters_get_one_clear_error(sparse, parameter, value, words):
+    with pytest.raises(ValueError, match=f"'{parameter}' parameter of Identify must be {words}"):
+        Identify(**QUIET | {parameter: value}).fit(sparse.x)
+
+
+def test_too_few_rows_are_refused(sparse):
+    with pytest.raises(DataError, match="At least 100 rows are needed"):
+        Identify(**QUIET).fit(sparse.x[:50])
