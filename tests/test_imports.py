@@ -30,6 +30,7 @@ RANK = {
     "recipes": 7,
     "run": 7,
     "demo": 7,
+    "fit": 7,
     "reproduce": 8,
     "cli": 9,
     "__main__": 10,

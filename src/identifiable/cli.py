@@ -2,12 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from identifiable import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 app = typer.Typer(
     name="identifiable",
@@ -45,6 +48,125 @@ def demo(
     from identifiable.demo import FULL, QUICK, run_demo
 
     run_demo(output, size=QUICK if quick else FULL, random_state=seed)
+
+
+_Run = Annotated[Path, typer.Argument(help="Folder that 'identifiable fit' wrote.")]
+_Key = Annotated[str | None, typer.Option(help="Which array of an .npz.")]
+
+
+@app.command()
+def fit(
+    data: Annotated[Path, typer.Argument(help=".csv, .tsv, .parquet, .npy, .npz, or a folder of images.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write to; else runs/NAME.")] = None,
+    latents: Annotated[str, typer.Option(help="How many, or auto.")] = "auto",
+    u: Annotated[
+        list[str] | None, typer.Option(help="Column that says where a row comes from; may be repeated.")
+    ] = None,
+    column: Annotated[list[str] | None, typer.Option(help="Only this column; may be repeated.")] = None,
+    model: Annotated[str, typer.Option(help="A model by name, or auto.")] = "auto",
+    restarts: Annotated[int | None, typer.Option(help="Of models that have restarts.", min=1)] = None,
+    time: Annotated[str, typer.Option(help="That it may take: 90s, 10m, 2h.")] = "10m",
+    seed: Annotated[int, typer.Option(help="Another number, other starts.", min=0)] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    key: _Key = None,
+) -> None:
+    """Find the best identified latents of a table, and say how far to trust each. No truth is asked for."""
+    from identifiable import fit as work
+
+    found = work.fit(
+        data,
+        output if output is not None else Path("runs") / data.stem,
+        u=None if not u else u[0] if len(u) == 1 else u,
+        columns=column or None,
+        key=key,
+        n_latents=latents if latents == "auto" else _whole_number(latents),
+        model=model,
+        n_restarts=restarts,
+        seconds=_seconds(time),
+        random_state=seed,
+        device=device,
+    )
+    work.show(found)
+    typer.echo(f"Written to {found.folder}: {', '.join(sorted(p.name for p in found.folder.iterdir()))}.")
+
+
+@app.command()
+def check(run: _Run) -> None:
+    """Say again how far each latent of a fit is to be trusted, and why."""
+    from identifiable import fit as work
+
+    work.show(work.open_fit(run))
+
+
+@app.command()
+def transform(
+    run: _Run,
+    data: Annotated[Path, typer.Argument(help="Table with the columns the fit was made of, in any order.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("latents.csv"),
+    key: _Key = None,
+) -> None:
+    """Write the latents of new rows."""
+    from identifiable import fit as work
+
+    _written(work.transform(work.open_fit(run), data, key=key), output)
+
+
+@app.command()
+def inverse(
+    run: _Run,
+    data: Annotated[Path, typer.Argument(help="Table of latents, with the columns z0, z1, ...")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("rows.csv"),
+    key: _Key = None,
+) -> None:
+    """Write the rows that latents stand for."""
+    from identifiable import fit as work
+
+    _written(work.inverse(work.open_fit(run), data, key=key), output)
+
+
+@app.command()
+def sample(
+    run: _Run,
+    rows: Annotated[int, typer.Option("--rows", "-n", help="How many.", min=1)] = 1000,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("sample.csv"),
+    seed: Annotated[int, typer.Option(help="Another number, other rows.", min=0)] = 0,
+) -> None:
+    """Draw rows from the model of a fit."""
+    from identifiable import fit as work
+
+    _written(work.sample(work.open_fit(run), rows, seed), output)
+
+
+def _written(frame: "pd.DataFrame", path: Path) -> None:
+    from identifiable import store
+
+    store.require_folder(path)
+    store.write_bytes(path, frame.to_csv(index=False, lineterminator="\n").encode())
+    typer.echo(f"{len(frame)} rows, {frame.shape[1]} columns written to {path}.")
+
+
+def _seconds(text: str) -> float:
+    """Turn 90s, 10m, 2h or a number of seconds into seconds.
+
+    Examples
+    --------
+    >>> _seconds("90s"), _seconds("10m"), _seconds("1.5h"), _seconds("20")
+    (90.0, 600.0, 5400.0, 20.0)
+    """
+    unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
+    try:
+        found = float(text[:-1] if unit else text) * (unit or 1)
+    except ValueError:
+        found = 0.0
+    if not found > 0:
+        raise typer.BadParameter(f"A time such as 90s, 10m or 2h was expected, got {text!r}.", param_hint="--time")
+    return found
+
+
+def _whole_number(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"A number from 1 on, or auto, was expected, got {text!r}.", param_hint="--latents")
+    return int(text)
 
 
 @app.command()
