@@ -112,7 +112,12 @@ def test_the_commands(done, messy, tmp_path):
     made = RUNNER.invoke(app, ["fit", str(messy), "-o", str(out), "--model", "SparseUnmixing", "--time", "1m"])
     assert made.exit_code == 0, made.output
     assert "Identified." in made.output
-    assert sorted(p.name for p in out.iterdir()) == ["certificate.json", "latents.csv", "model.safetensors"]
+    assert sorted(p.name for p in out.iterdir()) == [
+        "certificate.json",
+        "latents.csv",
+        "model.safetensors",
+        "report.html",
+    ]
     assert "Identified." in RUNNER.invoke(app, ["check", str(out)]).output
     for command, given, written in (("transform", messy, "l.csv"), ("inverse", tmp_path / "l.csv", "x.csv")):
         run = RUNNER.invoke(app, [command, str(out), str(given), "-o", str(tmp_path / written)])

@@ -7,6 +7,7 @@ RUN/history.csv         the training of the model, where it is trained step by s
 """
 
 import json
+import os
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -28,8 +29,11 @@ from identifiable.data.tables import Names, TableReader, numbers_of, why_not_num
 from identifiable.errors import DamagedFileError, DataError, listed
 from identifiable.identify import Identify
 from identifiable.persist import load, save
+from identifiable.report.fit_page import fit_page
 
 MODEL, LATENTS, ACCOUNT, HISTORY = "model.safetensors", "latents.csv", "certificate.json", "history.csv"
+PAGE = "report.html"
+STEPS = 9  # pictures along a latent
 COLOURS = {"stable": "green", "doubtful": "yellow", "unstable": "red"}
 MOST_COLUMNS = 3  # that a latent is said to be tied to
 
@@ -91,7 +95,26 @@ def fit(
     if history is not None:
         _write_csv(folder / HISTORY, history.to_frame())
     store.write_bytes(folder / ACCOUNT, (json.dumps(account, indent=1) + "\n").encode())
+    fit_page(account, _name(source), _travels(found, seen)).write(folder / PAGE)
     return Fit(folder, found, account)
+
+
+def _name(source: object) -> str:
+    return Path(source).name if isinstance(source, str | os.PathLike) else "a table"
+
+
+def _travels(model: Identify, seen: Look) -> list[FloatArray]:
+    """Return pictures along each latent, where rows are pictures; the other latents are at their medians."""
+    if seen.sample.image_shape is None:
+        return []
+    z = model.transform(pd.DataFrame(seen.sample.x, columns=list(seen.sample.columns or ())))
+    middle, found = np.median(z, axis=0), []
+    for i in range(z.shape[1]):
+        at = np.repeat(middle[None], STEPS, axis=0)
+        low, high = np.quantile(z[:, i], [0.05, 0.95])
+        at[:, i] = np.linspace(float(low), float(high), STEPS)
+        found.append(model.inverse_transform(at).reshape(STEPS, *seen.sample.image_shape))
+    return found
 
 
 def open_fit(folder: str | Path) -> Fit:

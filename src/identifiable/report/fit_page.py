@@ -1,0 +1,243 @@
+"""The trust report: what was found in a table, latent by latent, and how far to trust it.
+
+It is made of the account that a fit writes (`certificate.json`) and, where rows are pictures, of traversals.
+"""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from identifiable.errors import listed
+from identifiable.report._svg import tag
+from identifiable.report._table import Column, Entry, Row, Table, number
+from identifiable.report.page import Fact, Page, Section, render
+from identifiable.restarts import DOUBTFUL, STABLE
+
+MARKS = {"stable": "better", "doubtful": "quiet", "unstable": "worse"}
+HEADINGS = {
+    "identified": "Every latent comes back",
+    "doubtful": "Some latents come back, some do not",
+    "nothing identifiable": "Nothing identifiable",
+}
+SIGNS = {"holds": "holds", "fails": "fails", "cannot tell": ""}
+MOST_TIED = 3  # columns named beside a latent
+MOST_COLUMNS = 40  # rows of the table of effects
+
+Account = Mapping[str, Any]
+Travels = Sequence[NDArray[np.floating[Any]]]
+
+
+def fit_page(account: Account, name: str, travels: Travels = ()) -> Page:
+    """Return the page of a fit to the table of this name.
+
+    travels : for each latent, pictures (steps, height, width) or (steps, height, width, 3) in [0, 1] along it.
+    """
+    parts = (_short, _latents, _effects, _tried, _promise, _data)
+    sections = [section for part in parts if (section := part(account)) is not None]
+    if len(travels):
+        sections.insert(3, _travels(travels))
+    return Page(
+        title=HEADINGS[account["verdict"]],
+        sections=[*sections, _reading()],
+        kicker=f"identifiable · {name}",
+        question=f"{_family(account)} {_counted(account)}",
+        facts=_facts(account),
+    )
+
+
+def in_words(trust: Mapping[str, Any], i: int) -> str:
+    """Say how far a latent is known.
+
+    Examples
+    --------
+    >>> in_words({"verdict": "stable", "block": [0, 4]}, 0)
+    'only together with z4'
+    >>> in_words({"verdict": "unstable", "block": [0]}, 0)
+    'not identified: it does not come back'
+    """
+    if trust["verdict"] == "unstable":
+        return "not identified: it does not come back"
+    others = [f"z{j}" for j in trust["block"] if j != i]
+    if others:
+        return f"only together with {listed(others)}"
+    return "up to sign, scale and shift" if trust["verdict"] == "stable" else "doubtful: it comes back in part"
+
+
+def _family(account: Account) -> str:
+    taken = account["tried"][0]
+    return f"Taken for {taken['says']} ({taken['name']})."
+
+
+def _counted(account: Account) -> str:
+    verdicts = [trust["verdict"] for trust in account["latents"]]
+    return f"{verdicts.count('stable')} of {len(verdicts)} latents are stable."
+
+
+def _facts(account: Account) -> list[Fact]:
+    data, versions = account["data"], account["versions"]
+    facts = [
+        Fact("Rows used", f"{data['rows used']} of {data['rows']}"),
+        Fact("Columns used", str(len(data["columns used"]))),
+        Fact("Latents", str(len(account["latents"]))),
+        Fact("u", ", ".join(data["u"])),
+        Fact("Finished", account["finished"][:16].replace("T", " ") + " UTC"),
+        Fact("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
+    ]
+    return [fact for fact in facts if fact.value]
+
+
+def _short(account: Account) -> Section:
+    mark = {"identified": "better", "doubtful": "quiet"}.get(account["verdict"], "worse")
+    lines = [(account["verdict"].capitalize(), account["reasons"], mark)]
+    return Section("short", "In short", render("verdict.html", lines=lines))
+
+
+def _latents(account: Account) -> Section:
+    columns = [
+        Column("Latent", name=True),
+        Column("Verdict"),
+        Column("Again", "number", falling=True),
+        Column("Halves", "number", falling=True),
+        Column("Rests", "number", falling=True),
+        Column("Known"),
+        Column("Tied to", sortable=False),
+    ]
+    rows = []
+    for i, trust in enumerate(account["latents"]):
+        tied = ", ".join(f"{name} {number(v, 2)}" for name, v in list(trust["columns"].items())[:MOST_TIED])
+        rows.append(
+            Row(
+                [
+                    Entry(f"z{i}", float(i), "group"),
+                    Entry(trust["verdict"], trust["verdict"], MARKS[trust["verdict"]]),
+                    *(_share(trust[name], 3) for name in ("again", "halves")),
+                    Entry("" if trust["rests"] is None else f"{100 * trust['rests']:.0f} %", _key(trust["rests"])),
+                    Entry(in_words(trust, i)),
+                    Entry(tied),
+                ],
+                f"z{i}",
+            )
+        )
+    lead = (
+        "Again: correlation with the same latent in a fit from another seed; halves: with fits to two halves of the "
+        "rows, the lower; both on rows that none of them has seen. Rests: share of rows in which it does not move. "
+        "Tied to: what moving it from its lower to its upper decile does to a column, in standard deviations of the "
+        "column."
+    )
+    return Section("latents", "Each latent", Table("Trust in each latent", columns, rows, sorted_by=0).html(), lead)
+
+
+def _share(value: float | None, digits: int) -> Entry:
+    return Entry("–" if value is None else number(value, digits), _key(value))
+
+
+def _key(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def _effects(account: Account) -> Section | None:
+    latents = account["latents"]
+    names = list(account["data"]["columns used"])
+    strongest = sorted(names, key=lambda n: -max(abs(t["columns"].get(n, 0.0)) for t in latents))[:MOST_COLUMNS]
+    columns = [Column("Column", name=True), *(Column(f"z{i}", "number", falling=True) for i in range(len(latents)))]
+    rows = []
+    for name in (n for n in names if n in set(strongest)):
+        each = [t["columns"].get(name, 0.0) for t in latents]
+        most = max(map(abs, each))
+        entries = [Entry(number(v, 2), abs(v), "best" if abs(v) == most else "") for v in each]
+        rows.append(Row([Entry(name, name), *entries], name))
+    lead = "The effect of each latent on each column, as above. Bold: the latent that moves it most."
+    if len(strongest) < len(names):
+        lead += f" The {len(strongest)} columns of {len(names)} that are moved most."
+    table = Table("Effects on the columns", columns, rows, tall=len(rows) > 20, filtered="Filter columns")
+    return Section("effects", "What each latent moves", table.html(), lead)
+
+
+def _tried(account: Account) -> Section:
+    columns = [
+        Column("Model", name=True),
+        Column("Takes the data for"),
+        Column("Gain", "number", falling=True),
+        Column("Agreement", "number", falling=True),
+        Column("Seconds", "number"),
+        Column("Note", sortable=False),
+    ]
+    rows = []
+    for place, tried in enumerate(account["tried"]):
+        gain = "–" if tried["gain"] is None else f"{number(tried['gain'], 2)} ± {number(tried['error'], 2)}"
+        note = "taken" if place == 0 else tried["note"]
+        rows.append(
+            Row(
+                [
+                    Entry(tried["name"], tried["name"], "group" if place == 0 else ""),
+                    Entry(tried["says"]),
+                    Entry(gain, _key(tried["gain"])),
+                    _share(tried["agreement"], 3),
+                    Entry(number(tried["seconds"], 1), float(tried["seconds"])),
+                    Entry(note),
+                ]
+            )
+        )
+    lead = (
+        "Gain: log-likelihood of held-out rows above that of a single Gaussian, in nats a row. Agreement: of restarts "
+        "with each other. A model that explains no more than a Gaussian has found nothing."
+    )
+    return Section("tried", "What was tried", Table("Models that were tried", columns, rows).html(), lead)
+
+
+def _promise(account: Account) -> Section | None:
+    found = account["certificate"]
+    if found is None:
+        return None
+    checks = [
+        {"name": c["name"], "verdict": c["verdict"], "words": c["sentence"], "mark": SIGNS.get(c["verdict"], "")}
+        for c in found["checks"]
+    ]
+    meaning = f"{found['meaning'][:1].upper()}{found['meaning'][1:]}."
+    if found["at_best"] != found["level"]:
+        meaning += f" At best {found['at_best']}, if everything that cannot be told holds."
+    body = render("promise.html", level=found["level"], theorem=found["theorem"], meaning=meaning, checks=checks)
+    lead = "What the theorems promise for this model, if its assumptions hold; they are checked on what was learnt."
+    return Section("promise", "What can be promised", body, lead)
+
+
+def _travels(travels: Travels) -> Section:
+    shown = [
+        (f"z{i}", _picture(images, f"Pictures along z{i}, from its lower to its upper end"), "low to high")
+        for i, images in enumerate(travels)
+    ]
+    lead = "What a row looks like as one latent moves from its 5th to its 95th percentile, all others at their medians."
+    return Section("travels", "Along each latent", render("travels.html", travels=shown), lead)
+
+
+def _picture(images: NDArray[np.floating[Any]], alt: str) -> Markup:
+    from PIL import Image
+
+    strip = np.concatenate(list(np.clip(images, 0, 1)), axis=1)
+    buffer = io.BytesIO()
+    Image.fromarray((255 * strip).round().astype(np.uint8)).save(buffer, "PNG")
+    data = base64.b64encode(buffer.getvalue()).decode()
+    height, width = strip.shape[:2]
+    return tag("img", src=f"data:image/png;base64,{data}", alt=alt, width=3 * width, height=3 * height, class_="heat")
+
+
+def _data(account: Account) -> Section:
+    lines = [("Seen", account["data"]["seen"], "")]
+    return Section("data", "The data", render("verdict.html", lines=lines), "What was seen before anything was fitted.")
+
+
+def _reading() -> Section:
+    lines = [
+        "Latents that are identified come back: from another start, and from other rows. Those that do not are shown "
+        "as unstable, and their values say as much about the start as about the data.",
+        "Coming back is necessary, not sufficient: a method can return to the same wrong answer. What makes it right "
+        "is that the assumptions above hold for your data.",
+        "Sign, scale and shift of a latent are arbitrary, and so is the order of the latents.",
+        f"Stable: both correlations are {STABLE} or more; doubtful: {DOUBTFUL} or more.",
+    ]
+    return Section("reading", "How to read this page", render("reading.html", lines=lines, notes=""))

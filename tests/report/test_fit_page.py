@@ -1,0 +1,71 @@
+"""The trust report: every latent with its verdict, those that fail too, in words; nothing from data is markup."""
+
+import numpy as np
+import pytest
+
+from identifiable.report.fit_page import fit_page, in_words
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def account(verdicts=("stable", "doubtful", "unstable"), verdict="doubtful", column="mass"):
+    latents = [
+        {"verdict": v, "again": 0.99, "halves": 0.5 if v == "unstable" else 0.97, "rests": None, "block": [i]}
+        | {"columns": {column: 1.5 - i, "length": -0.25}}
+        for i, v in enumerate(verdicts)
+    ]
+    tried = {"says": "an affine mixture", "linear": True, "given_u": False, "gain": 1.2, "error": 0.1}
+    tried |= {"agreement": None, "seconds": 2.5, "note": ""}
+    check = {"name": "3.4", "verdict": "cannot tell", "sentence": "It cannot be told."}
+    certificate = {"level": "AT", "at_best": "PS", "theorem": "Theorem 3.7", "meaning": "one affine map"}
+    return {
+        "verdict": verdict,
+        "reasons": ["Because."],
+        "model": "A",
+        "latents": latents,
+        "tried": [tried | {"name": "A"}, tried | {"name": "B", "gain": None, "error": None, "note": "out of time"}],
+        "certificate": certificate | {"checks": [check]},
+        "data": {"rows": 10, "rows used": 9, "columns used": [column, "length"], "u": ["site"], "seen": ["9 rows."]},
+        "versions": {"identifiable": "1"},
+        "finished": "2026-01-02T03:04:05+00:00",
+    }
+
+
+def test_a_latent_that_fails_is_shown_as_such():
+    html = fit_page(account(), "t.csv").render()
+    for words in ("unstable", "not identified: it does not come back", "1 of 3 latents are stable", "out of time"):
+        assert words in html
+    assert all(f">z{i}<" in html for i in range(3))
+
+
+@pytest.mark.parametrize("verdict", ["identified", "doubtful", "nothing identifiable"])
+def test_the_verdict_is_the_heading(verdict):
+    html = fit_page(account(verdict=verdict), "t.csv").render()
+    heading = {"identified": "Every latent comes back", "doubtful": "Some latents come back, some do not"}
+    assert f"<h1>{heading.get(verdict, 'Nothing identifiable')}</h1>" in html
+
+
+@pytest.mark.parametrize(
+    ("trust", "words"),
+    [
+        ({"verdict": "stable", "block": [1]}, "up to sign, scale and shift"),
+        ({"verdict": "stable", "block": [1, 4]}, "only together with z4"),
+        ({"verdict": "doubtful", "block": [1]}, "doubtful: it comes back in part"),
+        ({"verdict": "unstable", "block": [1, 4]}, "not identified: it does not come back"),
+    ],
+)
+def test_what_is_known_of_a_latent(trust, words):
+    assert in_words(trust, 1) == words
+
+
+def test_names_from_data_stay_text():
+    html = fit_page(account(column=HOSTILE), HOSTILE).render()
+    assert HOSTILE not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+
+
+def test_pictures_along_latents_are_shown():
+    travels = [np.linspace(0, 1, 9 * 16).reshape(9, 4, 4)] * 3
+    html = fit_page(account(), "pictures", travels).render()
+    assert html.count("data:image/png;base64,") == 3
+    assert "Along each latent" in html
