@@ -105,7 +105,7 @@ def _name(source: object) -> str:
 
 def _travels(model: Identify, seen: Look) -> list[FloatArray]:
     """Return pictures along each latent, where rows are pictures; the other latents are at their medians."""
-    if seen.sample.image_shape is None:
+    if seen.picture is None:
         return []
     z = model.transform(pd.DataFrame(seen.sample.x, columns=list(seen.sample.columns or ())))
     middle, found = np.median(z, axis=0), []
@@ -113,7 +113,7 @@ def _travels(model: Identify, seen: Look) -> list[FloatArray]:
         at = np.repeat(middle[None], STEPS, axis=0)
         low, high = np.quantile(z[:, i], [0.05, 0.95])
         at[:, i] = np.linspace(float(low), float(high), STEPS)
-        found.append(model.inverse_transform(at).reshape(STEPS, *seen.sample.image_shape))
+        found.append(seen.pictures(model.inverse_transform(at)))
     return found
 
 

@@ -107,10 +107,16 @@ def test_pictures_keep_their_shape(tmp_path, rng):
     from PIL import Image
 
     for i in range(120):
-        Image.fromarray(rng.integers(0, 255, size=(4, 5), dtype=np.uint8)).save(tmp_path / f"{i:03}.png")
+        pixels = rng.integers(0, 255, size=(4, 5), dtype=np.uint8)
+        pixels[0, :2] = 51  # never lit
+        Image.fromarray(pixels).save(tmp_path / f"{i:03}.png")
     found = look(tmp_path)
-    assert found.sample.image_shape == (4, 5)
+    assert found.picture == (4, 5)
     assert "Every row is a picture of 4 x 5 pixels." in found.words
+    assert "Left out: 2 pixels that are constant or copies of others." in found.words
+    pictures = found.pictures(found.sample.x)
+    np.testing.assert_allclose(pictures[:, 0, :2], 0.2)
+    np.testing.assert_allclose(pictures[3], np.asarray(Image.open(tmp_path / "003.png")) / 255)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,9 @@ class Look:
     summary : of the usable part.
     skewed : columns that are positive throughout and skewed: their logarithm is the better measure.
     u : names of the columns of the auxiliary variable.
+    missing : missing or infinite values of each usable column that has some.
+    picture, background, places : where rows are pictures, their shape, the mean of every pixel, and which pixels the
+        usable columns are.
     """
 
     sample: Sample
@@ -52,17 +55,31 @@ class Look:
     skewed: tuple[str, ...] = ()
     u: tuple[str, ...] = ()
     missing: Mapping[str, int] = field(default_factory=dict)
+    picture: tuple[int, ...] | None = None
+    background: FloatArray | None = None
+    places: IntArray | None = None
+
+    def pictures(self, x: FloatArray) -> FloatArray:
+        """Return rows of usable columns (N, d) as pictures (N, height, width) or (N, height, width, channels)."""
+        if self.picture is None or self.background is None:
+            raise ValueError("The rows of this table are no pictures.")
+        whole = np.repeat(self.background[None], len(x), axis=0)
+        whole[:, self.places] = x
+        return whole.reshape(len(x), *self.picture)
 
     @property
     def words(self) -> tuple[str, ...]:
         """What was seen, a sentence each, the most important first."""
         x = self.sample.x
         words = [f"{self.n_rows} rows, {self.n_columns} columns; used: {len(x)} rows, {x.shape[1]} columns."]
-        if self.sample.image_shape is not None:
-            words.append(f"Every row is a picture of {' x '.join(map(str, self.sample.image_shape))} pixels.")
-        words += [f"Left out: {name!r}, {why}" for name, why in list(self.left_out.items())[:MANY]]
-        if len(self.left_out) > MANY:
-            words.append(f"And {len(self.left_out) - MANY} more columns are left out, for reasons of the same kinds.")
+        if self.picture is not None:
+            words.append(f"Every row is a picture of {' x '.join(map(str, self.picture))} pixels.")
+            if self.left_out:
+                words.append(f"Left out: {len(self.left_out)} pixels that are constant or copies of others.")
+        else:
+            words += [f"Left out: {name!r}, {why}" for name, why in list(self.left_out.items())[:MANY]]
+            if len(self.left_out) > MANY:
+                words.append(f"And {len(self.left_out) - MANY} more columns are left out, for reasons of these kinds.")
         if len(x) < self.n_rows:
             most = sorted(self.missing, key=lambda name: -self.missing[name])
             where = listed([f"{name!r} {self.missing[name]}" for name in most], most=MANY)
@@ -180,6 +197,9 @@ def look(source: object, *, u: Names | None = None, columns: Names | None = None
         skewed=() if reader.image_shape is not None else _skewed(x, names),
         u=tuple(map(str, beside.columns)),
         missing={name: count for name, count in missing.items() if count and name in usable},
+        picture=reader.image_shape,
+        background=None if reader.image_shape is None else frame.to_numpy(dtype=np.float64).mean(0),
+        places=None if reader.image_shape is None else np.array([frame.columns.get_loc(name) for name in names]),
     )
 
 
