@@ -48,6 +48,7 @@ HELD = 0.2  # of the rows, at most 1000
 LEAST_GAIN = 0.01  # nats a row
 RANK = 1e-8  # a direction whose variance is less than this share of the largest does not vary
 SKEWED = 2.0  # skewness from which the logarithm of a positive column is taken
+LATE = "not finished in its share of the time"
 OPTIONS: dict[str, dict[str, Any]] = {
     "PDGMM": {"long": False},
     "GMMFlow": {"free_steps": 2500, "max_steps": 2500},
@@ -405,7 +406,7 @@ class _Search:
             else:
                 tried = replace(tried, note="its likelihood of held-out rows is not finite")
         except OutOfTimeError:
-            tried = replace(tried, note="not finished in its share of the time")
+            tried = replace(tried, note=LATE)
         except (FitFailedError, DataError) as error:
             tried = replace(tried, note=str(error))
         self.tried.append(replace(tried, seconds=time.monotonic() - start))
@@ -452,6 +453,9 @@ class _Search:
                 "nonlinear ones do not, so none was tried."
             )
             return "SparseUnmixing"
+        late = [t.name for t in self.tried if t.note == LATE]
+        if late:
+            self.reasons.append(f"Not finished in the time, and so not compared: {', '.join(late)}. Give it more time.")
         sure = [t for t in valid if not t.agreement < DOUBTFUL] or valid
         best = max(sure, key=lambda t: t.gain)
         if best is not top:
