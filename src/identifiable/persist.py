@@ -104,7 +104,7 @@ def _built(header: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str
     """Build the estimator that `_describe` wrote down."""
     name = header.get("class")
     known = getattr(identifiable, name, None) if isinstance(name, str) and name in identifiable.__all__ else None
-    if not (isinstance(known, type) and issubclass(known, LatentModel)):
+    if not (isinstance(known, type) and issubclass(known, BaseEstimator)):
         raise _UnknownError(repr(name))
     parameters = {k: _decode(v, tensors) for k, v in header["parameters"].items()}
     model: Any = known(**parameters)
