@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -34,6 +35,7 @@ from identifiable.estimators import (
     SegmentUnmixing,
     SparseUnmixing,
 )
+from identifiable.estimators._pdgmm_training import steps_for
 from identifiable.estimators.base import LatentModel, hold_out, is_integer, is_real, resolve_device
 from identifiable.metrics import match
 from identifiable.restarts import DOUBTFUL, STABLE, judge
@@ -48,31 +50,51 @@ HELD = 0.2  # of the rows, at most 1000
 LEAST_GAIN = 0.01  # nats a row
 RANK = 1e-8  # a direction whose variance is less than this share of the largest does not vary
 SKEWED = 2.0  # skewness from which the logarithm of a positive column is taken
-LATE = "not finished in its share of the time"
-OPTIONS: dict[str, dict[str, Any]] = {
-    "PDGMM": {"long": False},
-    "GMMFlow": {"free_steps": 2500, "max_steps": 2500},
-}
+CONFIRMING = 3  # fits of the model that is taken, after all were tried
+LATE = "there is not the time to train it"
+SAMPLED = (0.01, 0.03)  # of the steps, to see how long all would take
+LEAST_STEPS = 0.2  # of the steps: with fewer, a fit says little
 
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of model: what it is made for, in words, and how to build it for n latents."""
+    """A kind of model: what it is made for, in words, how to build it, and its steps of training for n latents."""
 
     name: str
     says: str
     build: Callable[..., LatentModel]
-    linear: bool = False
     given_u: bool = False
+    steps: Callable[[int], Mapping[str, int]] | None = None
+
+    @property
+    def linear(self) -> bool:
+        """Whether its mixing is affine; it then needs no training."""
+        return self.steps is None
 
 
 FAMILIES = (
-    Family("SparseUnmixing", "an affine mixture of latents that rest now and then", SparseUnmixing, linear=True),
-    Family("FactorialUnmixing", "an affine mixture of latents in hidden clusters", FactorialUnmixing, linear=True),
-    Family("SegmentUnmixing", "an affine mixture of latents that change with u", SegmentUnmixing, True, True),
-    Family("IFlow", "a nonlinear mixture of latents that change with u", IFlow, given_u=True),
-    Family("PDGMM", "a nonlinear mixture of latents that rest now and then", PDGMM),
-    Family("GMMFlow", "a nonlinear mixture of latents in hidden clusters", GMMFlow),
+    Family("SparseUnmixing", "an affine mixture of latents that rest now and then", SparseUnmixing),
+    Family("FactorialUnmixing", "an affine mixture of latents in hidden clusters", FactorialUnmixing),
+    Family("SegmentUnmixing", "an affine mixture of latents that change with u", SegmentUnmixing, given_u=True),
+    Family(
+        name="IFlow",
+        says="a nonlinear mixture of latents that change with u",
+        build=IFlow,
+        given_u=True,
+        steps=lambda n: {"max_steps": 3000},
+    ),
+    Family(
+        name="PDGMM",
+        says="a nonlinear mixture of latents that rest now and then",
+        build=partial(PDGMM, long=False),
+        steps=lambda n: {"max_steps": steps_for(n)},
+    ),
+    Family(
+        name="GMMFlow",
+        says="a nonlinear mixture of latents in hidden clusters",
+        build=GMMFlow,
+        steps=lambda n: {"free_steps": 2500, "max_steps": 2500},
+    ),
 )
 NAMES = tuple(family.name for family in FAMILIES)
 
@@ -340,6 +362,7 @@ class _Search:
         self.models: dict[str, LatentModel] = {}
         self.gains: dict[str, FloatArray] = {}  # of every held-out row
         self.reasons: list[str] = []
+        self.steps: dict[str, Mapping[str, int]] = {}
         self.again: FloatArray | None = None
         self.halves: FloatArray | None = None
 
@@ -347,9 +370,11 @@ class _Search:
         """Try what makes sense, take one, and fit it again."""
         self.n = self._number()
         families = self._families()
-        for family in families:
-            if not family.linear and self._is_exact():
-                break
+        for family in (f for f in families if f.linear):
+            self._try(family)
+        trained = [] if self._is_exact() else [f for f in families if not f.linear]
+        self.turn = (self.end - time.monotonic()) / (len(trained) + CONFIRMING)  # seconds of a fit
+        for family in trained:
             self._try(family)
         chosen = self._choose()
         self.tried.sort(key=lambda t: t.name != chosen)
@@ -396,7 +421,9 @@ class _Search:
         self._say(f"trying {family.name}: {family.says}")
         tried = Tried(family.name, family.says, family.linear, family.given_u)
         try:
-            model = self._fit(family, self.train, self.seed, share=0.25)
+            if not family.linear:
+                self.steps[family.name] = self._paced(family)
+            model = self._fit(family, self.train, self.seed)
             gain = self._scores(family, model) - self.gaussian
             agreement = model.stability_.score
             if np.isfinite(gain).all():
@@ -411,15 +438,37 @@ class _Search:
             tried = replace(tried, note=str(error))
         self.tried.append(replace(tried, seconds=time.monotonic() - start))
 
-    def _fit(self, family: Family, rows: NDArray[np.int64], seed: int, *, share: float) -> LatentModel:
-        """Fit a family to these rows, within a share of the time that is left."""
-        options: dict[str, Any] = {"random_state": seed, "device": self.asked.device, "verbose": 0}
+    def _paced(self, family: Family) -> Mapping[str, int]:
+        """Return steps of training that its turn has time for: all, or fewer."""
+        assert family.steps is not None
+        usual = family.steps(self.n)
+        seconds = []
+        for share in SAMPLED:
+            start = time.monotonic()
+            with time_limit(self.turn):
+                self._built(family, _part(usual, share), self.seed).fit(*self._rows(family, self.train))
+            seconds.append(time.monotonic() - start)
+            if seconds[0] / share < self.turn:
+                return usual
+        slope = max((seconds[1] - seconds[0]) / (SAMPLED[1] - SAMPLED[0]), 1e-9)  # seconds of all steps
+        share = (self.turn - max(seconds[0] - SAMPLED[0] * slope, 0.0)) / slope
+        if share < LEAST_STEPS:
+            raise OutOfTimeError(LATE)
+        return _part(usual, min(1.0, share))
+
+    def _built(self, family: Family, steps: Mapping[str, int], seed: int) -> LatentModel:
+        options: dict[str, Any] = {"random_state": seed, "device": self.asked.device, "verbose": 0, **steps}
         if self.asked.n_restarts is not None:
             options["n_restarts"] = self.asked.n_restarts
-        options |= OPTIONS.get(family.name, {})
-        beside = (self._take_u(rows),) if family.given_u else ()
-        with time_limit(share * (self.end - time.monotonic())):
-            return family.build(self.n, **options).fit(self.Y[rows], *beside)
+        return family.build(self.n, **options)
+
+    def _fit(self, family: Family, rows: NDArray[np.int64], seed: int) -> LatentModel:
+        """Fit a family to these rows, in the time that is left."""
+        with time_limit(self.end - time.monotonic()):
+            return self._built(family, self.steps.get(family.name, {}), seed).fit(*self._rows(family, rows))
+
+    def _rows(self, family: Family, rows: NDArray[np.int64]) -> tuple[Any, ...]:
+        return (self.Y[rows], self._take_u(rows)) if family.given_u else (self.Y[rows],)
 
     def _scores(self, family: Family, model: Any) -> FloatArray:
         beside = (self._take_u(self.held),) if family.given_u else ()
@@ -455,7 +504,7 @@ class _Search:
             return "SparseUnmixing"
         late = [t.name for t in self.tried if t.note == LATE]
         if late:
-            self.reasons.append(f"Not finished in the time, and so not compared: {', '.join(late)}. Give it more time.")
+            self.reasons.append(f"Not tried, as there was not the time to train it: {', '.join(late)}. Give it more.")
         sure = [t for t in valid if not t.agreement < DOUBTFUL] or valid
         best = max(sure, key=lambda t: t.gain)
         if best is not top:
@@ -481,9 +530,9 @@ class _Search:
         one, other = np.array_split(self.train, 2)
         self._say(f"fitting {family.name} again: from another seed, and to both halves of the rows")
         found: list[FloatArray | None] = []
-        for part, seed, share in ((self.train, 1, 0.5), (one, 2, 0.5), (other, 3, 1.0)):
+        for part, seed in ((self.train, 1), (one, 2), (other, 3)):
             try:
-                model = self._fit(family, part, self.seed + seed, share=share)
+                model = self._fit(family, part, self.seed + seed)
                 found.append(np.abs(match(z, model.transform(self.Y[self.held])).correlations))
             except (OutOfTimeError, FitFailedError, DataError) as error:
                 self.reasons.append(f"One of the fits that confirm it did not end well: {error}")
@@ -536,6 +585,10 @@ def _why(chosen: Tried, best: Tried, others: Sequence[Tried]) -> str:
         near = listed([f"{t.name} {t.gain:+.2f}" for t in others])
         return f"{words}; {near} is close, and what is simpler comes first."
     return f"{words}, more than any other."
+
+
+def _part(steps: Mapping[str, int], share: float) -> dict[str, int]:
+    return {name: max(20, round(share * count)) for name, count in steps.items()}
 
 
 def _gaussian(train: FloatArray, held: FloatArray) -> FloatArray:
