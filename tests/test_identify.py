@@ -138,6 +138,9 @@ def tried(name, gain, agreement=0.99, *, linear=False):
     ("pool", "chosen"),
     [
         ([tried("PDGMM", 8.36, 0.989), tried("GMMFlow", 8.68, 0.979)], "PDGMM"),  # close: the simpler
+        ([tried("PDGMM", 9.1, 0.992), tried("GMMFlow", 10.1, 0.983)], "PDGMM"),  # densities without a bound
+        ([tried("PDGMM", 9.1, 0.95), tried("GMMFlow", 10.1, 0.983)], "GMMFlow"),
+        ([tried("PDGMM", 5.0, 0.99), tried("GMMFlow", 10.1, 0.983)], "GMMFlow"),
         ([tried("PDGMM", 1.9, 0.75), tried("GMMFlow", 2.2, 0.97)], "GMMFlow"),
         ([tried("FactorialUnmixing", 2.195, linear=True), tried("GMMFlow", 2.2)], "FactorialUnmixing"),
         ([tried("FactorialUnmixing", 2.15, linear=True), tried("GMMFlow", 2.2)], "GMMFlow"),  # .05 is much, row by row

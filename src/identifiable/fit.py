@@ -88,7 +88,7 @@ def fit(
     ).fit(frame, sample.u)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    account = _account(found, seen)
+    account = _account(found, seen) | {"graph": _graph(found, frame)}
     save(found, folder / MODEL)
     _write_csv(folder / LATENTS, _table(found.transform(frame), seen.rows, seen.n_rows))
     history = getattr(found.model_, "history_", None)
@@ -225,6 +225,33 @@ def _account(model: Identify, seen: Look) -> dict[str, Any]:
     }
     plain: dict[str, Any] = _plain(tree)
     return plain
+
+
+def _graph(model: Identify, frame: pd.DataFrame) -> dict[str, Any]:
+    """Return the edges among the stable latents, or why there are none."""
+    stable = [i for i, trust in enumerate(model.trust_) if trust.verdict == "stable"]
+    if len(stable) < 2:
+        return {"why": "Fewer than two latents are stable."}
+    names = [str(name) for name in model.model_.get_feature_names_out()]
+    try:
+        from identifiable.causal import graph_of
+
+        rests = hasattr(model.model_, "active")
+        found = graph_of(model.model_, model.units_.into(frame.to_numpy()), active_only=rests)
+    except ImportError:
+        return {"why": 'It needs causal-learn: pip install "identifiable[causal]".'}
+    except DataError as error:
+        words = str(error)
+        for i in reversed(range(len(names))):  # z10 before z1
+            words = words.replace(names[i], f"z{i}")
+        return {"why": words}
+    z = {name: f"z{i}" for i, name in enumerate(names) if i in stable}
+    edges = [
+        {"from": z[e.source], "to": z[e.target], "mark": e.mark, "strength": e.strength}
+        for e in found.edges()
+        if e.source in z and e.target in z
+    ]
+    return {"level": found.level, "active only": rests, "edges": edges}
 
 
 def _plain(value: Any) -> Any:

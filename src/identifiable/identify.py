@@ -5,8 +5,9 @@ No truth is asked for. What decides:
 1. A single Gaussian has no axes. If no model explains held-out rows better than it, nothing can be identified.
 2. Linear models come first. Where all latents rest exactly on flats, which no other mixing makes by accident, or where
    a nonlinear model explains held-out rows no better, the linear one is taken.
-3. Among nonlinear ones the better held-out log-likelihood wins; where these are close, the simpler one, in which
-   latents rest. One whose own restarts disagree does not count.
+3. Among nonlinear ones the better held-out log-likelihood wins; where these are close, the simpler one. Latents that
+   rest have densities without a bound, so a model in which they rest, and whose restarts agree, need not be as close.
+   One whose own restarts disagree does not count.
 4. The one that is taken is fitted again: from another seed, and to two halves of the rows. Each latent is judged by
    whether it comes back.
 """
@@ -43,7 +44,9 @@ from identifiable.train import time_limit
 
 LEAST_ROWS = 100
 MOST_LATENTS = 10  # that are looked for without being asked
-GAP = 10.0  # by which variances must fall to tell latents from noise
+GAP, FLAT = 10.0, 5.0  # by which variances must fall to tell latents from noise; by which those of noise may differ
+FURTHER = 0.25  # the same, for a model in which latents rest
+FAR = 1000.0  # a fall that needs no second direction of noise to be believed
 CLOSE = 0.05  # of the gain over a Gaussian: nonlinear models nearer than this are not told apart by it
 CERTAIN = 3.0  # standard errors by which a model must explain rows better than a Gaussian
 HELD = 0.2  # of the rows, at most 1000
@@ -398,12 +401,11 @@ class _Search:
                 raise DataError(f"n_latents={n}, but the columns vary in {r} directions only. Lower n_latents.")
             return n
         variances = np.linalg.eigvalsh(np.atleast_2d(np.cov(self.Y[self.train].T)))[::-1]
-        falls = variances[:-1] / variances[1:]
-        if len(falls) and falls.max() >= GAP:
-            few = int(falls.argmax()) + 1
+        few = _fall(variances)
+        if few is not None:
             self.reasons.append(
-                f"{few} latents: the variances of the principal directions fall by a factor of {falls.max():.3g} after "
-                f"the first {few}."
+                f"{few} latents: the variances of the principal directions fall by a factor of "
+                f"{variances[few - 1] / variances[few]:.3g} after the first {few}, to the level of noise."
             )
             return few
         n = min(r, MOST_LATENTS)
@@ -513,7 +515,7 @@ class _Search:
                 f"restarts agree at {top.agreement:.2f} only."
             )
         linear = [t for t in sure if t.linear and self._explains_as_well(t, best)]
-        close = [t for t in sure if t.linear == best.linear and t.gain >= best.gain - CLOSE * best.gain]
+        close = [t for t in sure if t.linear == best.linear and t.gain >= (1 - _slack(t)) * best.gain]
         order = [f.name for f in FAMILIES]
         chosen = max(linear, key=lambda t: t.gain) if linear else min(close, key=lambda t: order.index(t.name))
         self.reasons.append(_why(chosen, best, [t for t in close if t is not chosen]))
@@ -577,14 +579,40 @@ class _Search:
             Console(stderr=True).print(f"{words} ({left:.0f} s left)", highlight=False, markup=False)
 
 
+def _slack(tried: Tried) -> float:
+    """Return by how much of a gain a model may be behind and still be close.
+
+    Where latents rest exactly, densities have no bound: what a mixture gains by ever narrower components is no sign
+    that it is right, and a model in which latents rest, and whose restarts agree, may be further behind.
+    """
+    return FURTHER if tried.name == "PDGMM" and tried.agreement >= STABLE else CLOSE
+
+
 def _why(chosen: Tried, best: Tried, others: Sequence[Tried]) -> str:
     words = f"{chosen.name}, {chosen.says}: {chosen.gain:+.2f} nats a row above a single Gaussian on held-out rows"
     if chosen.linear and not best.linear:
         return f"{words}. A nonlinear model, {best.name}, explains them hardly better ({best.gain:+.2f})."
     if others:
         near = listed([f"{t.name} {t.gain:+.2f}" for t in others])
+        if chosen.name == "PDGMM":
+            return f"{words}; {near}: where latents rest, densities have no bound, and a little more says little."
         return f"{words}; {near} is close, and what is simpler comes first."
     return f"{words}, more than any other."
+
+
+def _fall(variances: FloatArray) -> int | None:
+    """Return after how many directions the variances fall to a level of noise: far, and flat from there on.
+
+    Examples
+    --------
+    >>> _fall(np.array([3.0, 2.0, 1.0, 0.02, 0.01])), _fall(np.array([3.0, 2.0, 1.0, 0.02])), _fall(np.ones(4))
+    (3, None, None)
+    """
+    for k in (variances[:-1] / variances[1:]).argsort()[::-1] + 1:
+        fall, rest = variances[k - 1] / variances[k], variances[k:]
+        if fall >= FAR or (fall >= GAP and len(rest) > 1 and rest[0] <= FLAT * rest[-1]):
+            return int(k)
+    return None
 
 
 def _part(steps: Mapping[str, int], share: float) -> dict[str, int]:

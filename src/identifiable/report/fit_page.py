@@ -37,7 +37,7 @@ def fit_page(account: Account, name: str, travels: Travels = ()) -> Page:
 
     travels : for each latent, pictures (steps, height, width) or (steps, height, width, 3) in [0, 1] along it.
     """
-    parts = (_short, _latents, _effects, _tried, _promise, _data)
+    parts = (_short, _latents, _effects, _graph, _tried, _promise, _data)
     sections = [section for part in parts if (section := part(account)) is not None]
     if len(travels):
         sections.insert(3, _travels(travels))
@@ -156,6 +156,36 @@ def _effects(account: Account) -> Section | None:
         lead += f" The {len(strongest)} columns of {len(names)} that are moved most."
     table = Table("Effects on the columns", columns, rows, tall=len(rows) > 20, filtered="Filter columns")
     return Section("effects", "What each latent moves", table.html(), lead)
+
+
+def _graph(account: Account) -> Section | None:
+    graph = account.get("graph")
+    if graph is None:
+        return None
+    lead = (
+        "Which stable latents depend on each other given the others, by the PC algorithm: an arrow where the direction "
+        "follows from independences alone. It assumes that there is no common cause outside, and no cycle."
+    )
+    if "why" in graph:
+        return Section("graph", "The graph among the latents", render("reading.html", lines=[graph["why"]], notes=""))
+    columns = [Column("From", name=True), Column("", sortable=False), Column("To"), Column("Strength", "number")]
+    signs = {"->": "→", "-": "–"}
+    rows = [
+        Row(
+            [
+                Entry(e["from"], e["from"], "group"),
+                Entry(signs[e["mark"]]),
+                Entry(e["to"], e["to"]),
+                Entry(number(e["strength"], 2), abs(e["strength"])),
+            ],
+            f"{e['from']} {e['to']}",
+        )
+        for e in graph["edges"]
+    ]
+    if not rows:
+        body = render("reading.html", lines=["No edge: the stable latents look independent."], notes="")
+        return Section("graph", "The graph among the latents", body, lead)
+    return Section("graph", "The graph among the latents", Table("Edges", columns, rows).html(), lead)
 
 
 def _tried(account: Account) -> Section:
