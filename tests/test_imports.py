@@ -14,6 +14,7 @@ RANK = {
     "densities": 1,
     "store": 1,
     "sweep": 1,
+    "progress": 2,
     "exact_likelihood": 1,
     "data": 2,
     "metrics": 2,

@@ -31,6 +31,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 import fresh
 from identifiable import RecoveryWarning
+from identifiable.progress import Estimate
 from identifiable.run import Together, collect, merge, read_records, run
 from identifiable.sweep import Outcome, Record
 from run_helpers import cell, cells, dies_at, logged, note, noted, once_waits, pids
@@ -754,9 +755,9 @@ def test_time_left_is_that_of_the_same_method_and_else_of_any():
         return Record(cell(method=method), "done", seconds)
 
     waiting = [cell(s, method=m) for m, n in (("A", 3), ("B", 2), ("C", 1)) for s in range(n)]
-    estimate = MODULE._Estimate([], waiting)
+    estimate = Estimate([], waiting)
     assert estimate.left(1) is None
-    estimate = MODULE._Estimate([record("A", 10.0), record("A", 20.0), record("B", 60.0)], waiting)
+    estimate = Estimate([record("A", 10.0), record("A", 20.0), record("B", 60.0)], waiting)
     assert estimate.left(1) == pytest.approx(3 * 15 + 2 * 60 + 1 * 30)
     assert estimate.left(5) == pytest.approx(195 / 5)
     assert estimate.left(100) == pytest.approx(195 / 6)

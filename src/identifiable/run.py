@@ -39,19 +39,17 @@ import sklearn
 import torch
 from joblib.externals.loky.backend import get_context
 from joblib.externals.loky.process_executor import ProcessPoolExecutor, TerminatedWorkerError
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import identifiable
 from identifiable import store
 from identifiable.errors import DamagedFileError, listed
 from identifiable.estimators.base import resolve_device
-from identifiable.sweep import Cell, Outcome, Record
+from identifiable.progress import Account, say
+from identifiable.sweep import DONE, FAILED, Cell, Outcome, Record
 
 if TYPE_CHECKING:
     from distributed import Client
 
-DONE, FAILED = "done", "failed"
 LOCAL = "local"
 PATIENCE = 10  # seconds a scheduler has to answer
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -135,13 +133,13 @@ def run(
                 for group, on in _groups(waiting, together, device)
             ]
             known = [record for key, record in found.items() if key not in failed]
-            with _Account(len(cells), known, waiting, place.lanes, verbose) as account:
+            with Account(len(cells), known, waiting, place.lanes, verbose) as account:
                 for record in _finished(place, tasks):
                     account.show(record)
     except KeyboardInterrupt:
         if verbose:
             finished = f"{len(collect(cells, folder).records)} of {len(cells)} cells are finished"
-            _say(f"Stopped: {finished}. The same command goes on from there.")
+            say(f"Stopped: {finished}. The same command goes on from there.")
         raise
     return collect(cells, folder)
 
@@ -650,7 +648,7 @@ class _Cluster:
             stack.callback(self._pool.shutdown, wait=False)
             self._end = stack.pop_all()
         if self._verbose and not self._client.nthreads():
-            _say(
+            say(
                 f"The scheduler at {self._address} has no workers yet, and the cells wait for them. Start one on any "
                 f"machine that has identifiable: dask worker {self._address} --nthreads 1"
             )
@@ -699,95 +697,6 @@ def _silenced(*names: str) -> Iterator[None]:
     finally:
         for log, level in levels.items():
             log.setLevel(level)
-
-
-# What the reader sees ------------------------------------------------------------------------------------------------
-
-
-class _Estimate:
-    """Time left: mean seconds of finished cells of the same method, of any where there are none, over the lanes."""
-
-    def __init__(self, finished: Iterable[Record], waiting: Iterable[Cell]):
-        self._waiting = Counter(cell.method for cell in waiting)
-        self._seconds: defaultdict[str, list[float]] = defaultdict(list)
-        for record in finished:
-            self._seconds[record.cell.method].append(record.seconds)
-
-    def add(self, record: Record) -> None:
-        self._waiting[record.cell.method] -= 1
-        self._seconds[record.cell.method].append(record.seconds)
-
-    def left(self, lanes: int) -> float | None:
-        """Return seconds, or None where nothing is finished yet."""
-        if not self._seconds:
-            return None
-        mean = {method: sum(s) / len(s) for method, s in self._seconds.items()}
-        any_method = sum(map(sum, self._seconds.values())) / sum(map(len, self._seconds.values()))
-        total = sum(count * mean.get(method, any_method) for method, count in self._waiting.items())
-        return total / min(lanes, max(1, self._waiting.total()))
-
-
-class _Account:
-    """Progress on stderr: a bar in a terminal, elsewhere a line for each finished cell."""
-
-    def __init__(
-        self, total: int, known: Sequence[Record], waiting: Sequence[Cell], lanes: Callable[[], int], verbose: int
-    ):
-        self._total, self._count = total, len(known)
-        self._failed = sum(record.status == FAILED for record in known)
-        self._estimate, self._lanes, self._verbose = _Estimate(known, waiting), lanes, verbose
-        console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("cells"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[words]}"),
-            TimeElapsedColumn(),
-            console=console,
-            disable=verbose == 0 or not console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=total, completed=self._count, words=self._words())
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def show(self, record: Record) -> None:
-        self._count += 1
-        self._failed += record.status == FAILED
-        self._estimate.add(record)
-        self._bar.update(self._task, completed=self._count, words=self._words())
-        if self._verbose and (self._bar.disable or record.status == FAILED):
-            cell, left = record.cell, _left_in_words(self._estimate.left(self._lanes()))
-            ended = f"{record.seconds:.1f} s" if record.status == DONE else f"failed: {record.error}"
-            words = (f"{self._count}/{self._total}", cell.setting, cell.method, f"seed {cell.seed}", ended, left)
-            _say("  ".join(w for w in words if w), self._bar.console)
-
-    def _words(self) -> str:
-        failures = f"{self._failed} failed" if self._failed else ""
-        return "  ".join(w for w in (failures, _left_in_words(self._estimate.left(self._lanes()))) if w)
-
-
-def _left_in_words(seconds: float | None) -> str:
-    """Return "about 4 min left", or nothing where nothing is known or left.
-
-    Examples
-    --------
-    >>> _left_in_words(31.2), _left_in_words(245.0), _left_in_words(9000.0), _left_in_words(None)
-    ('about 31 s left', 'about 4 min left', 'about 2.5 h left', '')
-    """
-    if not seconds:
-        return ""
-    if seconds < 90:
-        return f"about {math.ceil(seconds):d} s left" if seconds < 1 else f"about {seconds:.0f} s left"
-    return f"about {seconds / 60:.0f} min left" if seconds < 90 * 60 else f"about {seconds / 3600:.1f} h left"
-
-
-def _say(words: str, console: Console | None = None) -> None:
-    (console or Console(stderr=True)).print(words, markup=False, highlight=False, soft_wrap=True)
 
 
 # Bad input -----------------------------------------------------------------------------------------------------------

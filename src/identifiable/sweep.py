@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 FULL, QUICK = "full", "quick"
+DONE, FAILED = "done", "failed"
 FIRST_SEED = 2026  # of the draws and fits of all recipes: none that was looked at while methods were made
 
 
