@@ -75,7 +75,7 @@ def expected(asked):
         MODULE._seed(one)
         outcome = logged(os.devnull)(one, "cpu")
         found.append(Record(one, "done", 0.0, outcome.metrics, outcome.arrays, outcome.certificate))
-    return contents(replace(r, versions=MODULE._versions()) for r in found)
+    return contents(replace(r, versions=MODULE.versions()) for r in found)
 
 
 def files(folder):

@@ -8,7 +8,6 @@ RUN/history.csv         the training of the model, where it is trained step by s
 
 import json
 import os
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -17,19 +16,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from rich.console import Console
 from rich.table import Table
 
-import identifiable
 from identifiable import store
 from identifiable.data.look import Look, look
 from identifiable.data.sample import FloatArray
 from identifiable.data.tables import Names, TableReader, numbers_of, why_not_numbers
 from identifiable.errors import DamagedFileError, DataError, listed
 from identifiable.identify import Identify
-from identifiable.persist import load, save
-from identifiable.report.fit_page import fit_page
+from identifiable.persist import load, save, versions
+from identifiable.report.fit_page import fit_page, in_words
 
 MODEL, LATENTS, ACCOUNT, HISTORY = "model.safetensors", "latents.csv", "certificate.json", "history.csv"
 PAGE = "report.html"
@@ -178,7 +175,7 @@ def show(fitted: Fit, console: Console | None = None) -> None:
             trust["verdict"],
             *(_number(trust[name]) for name in ("again", "halves")),
             "" if trust["rests"] is None else f"{100 * trust['rests']:.0f} %",
-            _known(trust["block"], i),
+            in_words(trust, i),
             ", ".join(f"{name} {effect:+.2f}" for name, effect in list(trust["columns"].items())[:MOST_COLUMNS]),
             style=COLOURS.get(trust["verdict"], ""),
         )
@@ -186,11 +183,6 @@ def show(fitted: Fit, console: Console | None = None) -> None:
     certificate = fitted.model.certificate_
     if certificate is not None:
         console.print(str(certificate), highlight=False, markup=False)
-
-
-def _known(block: list[int], i: int) -> str:
-    others = [f"z{j}" for j in block if j != i]
-    return f"only with {listed(others)}" if others else "alone"
 
 
 def _number(value: float | None) -> str:
@@ -215,12 +207,7 @@ def _account(model: Identify, seen: Look) -> dict[str, Any]:
             "seen": list(seen.words),
         },
         "parameters": {k: v for k, v in model.get_params().items() if v is None or isinstance(v, int | float | str)},
-        "versions": {
-            "identifiable": identifiable.__version__,
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     plain: dict[str, Any] = _plain(tree)

@@ -22,10 +22,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from rich.console import Console
-from scipy.stats import multivariate_normal, skew
+from scipy.stats import multivariate_normal
 from sklearn.utils.validation import check_is_fitted
 
 from identifiable.certify import Certificate
+from identifiable.data.look import LEAST_ROWS, skewed
 from identifiable.data.sample import FloatArray
 from identifiable.errors import DataError, FitFailedError, OutOfTimeError, RecoveryWarning, listed
 from identifiable.estimators import (
@@ -42,17 +43,15 @@ from identifiable.metrics import match
 from identifiable.restarts import DOUBTFUL, STABLE, judge
 from identifiable.train import time_limit
 
-LEAST_ROWS = 100
 MOST_LATENTS = 10  # that are looked for without being asked
 GAP, FLAT = 10.0, 5.0  # by which variances must fall to tell latents from noise; by which those of noise may differ
-FURTHER = 0.25  # the same, for a model in which latents rest
 FAR = 1000.0  # a fall that needs no second direction of noise to be believed
 CLOSE = 0.05  # of the gain over a Gaussian: nonlinear models nearer than this are not told apart by it
+FURTHER = 0.25  # the same, for a model in which latents rest and whose restarts agree
 CERTAIN = 3.0  # standard errors by which a model must explain rows better than a Gaussian
 HELD = 0.2  # of the rows, at most 1000
 LEAST_GAIN = 0.01  # nats a row
 RANK = 1e-8  # a direction whose variance is less than this share of the largest does not vary
-SKEWED = 2.0  # skewness from which the logarithm of a positive column is taken
 CONFIRMING = 3  # fits of the model that is taken, after all were tried
 LATE = "there is not the time to train it"
 SAMPLED = (0.01, 0.03)  # of the steps, to see how long all would take
@@ -260,7 +259,7 @@ class Identify(LatentModel):
             raise DataError(f"At least {LEAST_ROWS} rows are needed, to hold some out. Got {len(X)}.")
         X = X.astype(np.float64)
         seed = self._seed()
-        self.units_ = Units.of(X, _skewed(X))
+        self.units_ = Units.of(X, skewed(X))
         search = _Search(self, self.units_.into(X), y, seed, time.monotonic() + self.seconds)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)  # told in reasons_ instead
@@ -343,11 +342,6 @@ class Identify(LatentModel):
 
 def _names(model: Identify) -> list[str]:
     return [str(n) for n in getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)])]
-
-
-def _skewed(X: FloatArray) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = (X.min(0) > 0) & (skew(X, axis=0) > SKEWED)
-    return found
 
 
 class _Search:
@@ -473,8 +467,7 @@ class _Search:
         return (self.Y[rows], self._take_u(rows)) if family.given_u else (self.Y[rows],)
 
     def _scores(self, family: Family, model: Any) -> FloatArray:
-        beside = (self._take_u(self.held),) if family.given_u else ()
-        scores: FloatArray = np.asarray(model.score_samples(self.Y[self.held], *beside))
+        scores: FloatArray = np.asarray(model.score_samples(*self._rows(family, self.held)))
         return scores
 
     def _take_u(self, rows: NDArray[np.int64]) -> Any:
@@ -548,7 +541,8 @@ class _Search:
         if self.nothing:
             self.verdict = "nothing identifiable"
         elif np.isnan(lowest).any() or judge(float(lowest.min())) != "stable":
-            self.verdict = "doubtful" if (lowest >= DOUBTFUL).any() else "nothing identifiable"
+            unchecked = np.isnan(lowest).any()
+            self.verdict = "doubtful" if unchecked or (lowest >= DOUBTFUL).any() else "nothing identifiable"
             come_back = int((lowest >= STABLE).sum())
             self.reasons.append(f"{come_back} of {self.n} latents come back in other fits.")
         else:

@@ -6,7 +6,7 @@ library, builds it anew and fills in the numbers: nothing in the file is ever ex
 """
 
 import dataclasses
-import sys
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -57,16 +57,19 @@ def save(model: BaseEstimator, path: str | Path) -> None:
     """
     check_is_fitted(model)
     tensors: dict[str, Tensor] = {}
-    header = _describe(model, "", tensors) | {
-        "versions": {
-            "identifiable": identifiable.__version__,
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "scikit-learn": sklearn.__version__,
-            "python": sys.version.split()[0],
-        },
-    }
+    header = _describe(model, "", tensors) | {"versions": versions()}
     store.write(path, "model", header, tensors)
+
+
+def versions() -> dict[str, str]:
+    """Return what a result depends on: this library, those it computes with, and Python."""
+    return {
+        "identifiable": identifiable.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "scikit-learn": sklearn.__version__,
+        "python": platform.python_version(),
+    }
 
 
 def load(path: str | Path, *, device: str = "auto") -> Any:

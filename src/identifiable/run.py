@@ -13,7 +13,6 @@ import fcntl
 import logging
 import math
 import os
-import platform
 import random
 import re
 import secrets
@@ -35,15 +34,14 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import joblib
 import numpy as np
-import sklearn
 import torch
 from joblib.externals.loky.backend import get_context
 from joblib.externals.loky.process_executor import ProcessPoolExecutor, TerminatedWorkerError
 
-import identifiable
 from identifiable import store
 from identifiable.errors import DamagedFileError, listed
 from identifiable.estimators.base import resolve_device
+from identifiable.persist import versions
 from identifiable.progress import Account, say
 from identifiable.sweep import DONE, FAILED, Cell, Outcome, Record
 
@@ -391,7 +389,7 @@ def _record(task: _Task, cell: Cell, status: str, seconds: float, device: str, *
         status=status,
         seconds=seconds,
         device=device,
-        versions=_versions(),
+        versions=versions(),
         commit=task.commit,
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
         **found,
@@ -419,16 +417,6 @@ def _in_one_line(error: BaseException, *, most: int = 300) -> str:
     words = re.sub(r"""(?<![\w.)\]])/+(?:[^\s'"/]+/+)*(?=[^\s'"/])""", "", words)
     said = f"{type(error).__name__}: {words}" if words else type(error).__name__
     return said if len(said) <= most else f"{said[: most - 1]}…"
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "identifiable": identifiable.__version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "scikit-learn": sklearn.__version__,
-        "python": platform.python_version(),
-    }
 
 
 def _commit() -> str | None:

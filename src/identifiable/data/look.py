@@ -194,7 +194,7 @@ def look(source: object, *, u: Names | None = None, columns: Names | None = None
         n_columns=frame.shape[1],
         left_out=left_out,
         summary=describe(sample),
-        skewed=() if reader.image_shape is not None else _skewed(x, names),
+        skewed=() if reader.image_shape is not None else tuple(np.array(names)[skewed(x)].tolist()),
         u=tuple(map(str, beside.columns)),
         missing={name: count for name, count in missing.items() if count and name in usable},
         picture=reader.image_shape,
@@ -235,9 +235,10 @@ def _u_of(beside: pd.DataFrame, rows: IntArray, u: Names | None) -> NDArray[Any]
     return values[0] if isinstance(u, str) else np.column_stack([v.astype(object) for v in values])
 
 
-def _skewed(x: FloatArray, names: tuple[str, ...]) -> tuple[str, ...]:
-    positive = x.min(axis=0) > 0
-    return tuple(n for n, p, s in zip(names, positive, skew(x, axis=0), strict=True) if p and s > SKEWED)
+def skewed(x: FloatArray) -> NDArray[np.bool_]:
+    """Return which columns of x (N, d) are positive throughout and skewed, so that their logarithm is taken."""
+    found: NDArray[np.bool_] = (x.min(axis=0) > 0) & (skew(x, axis=0) > SKEWED)
+    return found
 
 
 def _too_few(left: int, all_rows: int, missing: Mapping[str, int]) -> str:
