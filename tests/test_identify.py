@@ -9,8 +9,9 @@ from sklearn.preprocessing import FunctionTransformer
 
 from identifiable import DataError, Identify, OutOfTimeError, load, save
 from identifiable.data import make_gmm, make_pdgmm, make_segments
-from identifiable.identify import Tried, Units, _Search
+from identifiable.identify import Units
 from identifiable.metrics import mcc
+from identifiable.search import Search, Tried
 from identifiable.train import Plan, minimise, time_limit
 
 QUIET = {"random_state": 0, "verbose": 0}
@@ -150,14 +151,14 @@ def tried(name, gain, agreement=0.99, *, linear=False):
     ],
 )
 def test_what_decides(pool, chosen):
-    search = object.__new__(_Search)
+    search = object.__new__(Search)
     search.tried, search.models, search.reasons, search.n = pool, {}, [], 3
     rng = np.random.default_rng(0)
     rows = rng.normal(size=500)  # what makes a row likely or not is much the same for all models
     rows -= rows.mean()
     own = {t.name: rng.normal(size=500) for t in pool}
     search.gains = {t.name: t.gain + rows + 0.1 * (own[t.name] - own[t.name].mean()) for t in pool}
-    assert search._choose() == chosen
+    assert search._choose()[0] == chosen
     assert not search.nothing
 
 

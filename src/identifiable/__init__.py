@@ -31,10 +31,11 @@ from identifiable.estimators import (
     baselines,
     unmix,
 )
-from identifiable.identify import Identify, Tried, Trust
+from identifiable.identify import Identify, Trust
 from identifiable.mixture import Mixture
 from identifiable.persist import load, save
 from identifiable.restarts import Stability
+from identifiable.search import Tried
 from identifiable.select import agreement_of_halves, choose, stability
 from identifiable.train import History
 

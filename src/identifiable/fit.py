@@ -79,6 +79,7 @@ def fit(
         model=model,
         n_restarts=n_restarts,
         seconds=seconds,
+        alike=seen.picture is not None,
         random_state=random_state,
         device=device,
         verbose=verbose,

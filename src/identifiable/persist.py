@@ -25,9 +25,10 @@ from identifiable.errors import DamagedFileError
 from identifiable.estimators.auxiliary import Auxiliary
 from identifiable.estimators.base import LatentModel, Stability, resolve_device
 from identifiable.estimators.sparse_unmixing import Masks
-from identifiable.identify import Tried, Trust, Units
+from identifiable.identify import Trust, Units
 from identifiable.mixture import Mixture
 from identifiable.nets import ConvNet, Dense, ResNet
+from identifiable.search import Tried
 from identifiable.train import History
 
 _RESULTS: dict[str, Any] = {

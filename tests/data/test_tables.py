@@ -399,7 +399,7 @@ BAD_TABLES = {
     "no columns": (NUMBERS[[]], r"no numeric columns left for x: it has none"),
     "1-D": (np.zeros(5), r"must be 2-D.*Got 1-D, shape \(5,\): x.reshape\(-1, 1\)"),
     "series": (NUMBERS["a"], r"must be 2-D.*Got 1-D"),
-    "3-D": (np.zeros((2, 3, 4)), r"Got 3-D, shape \(2, 3, 4\): x.reshape\(len\(x\), -1\)"),
+    "4-D": (np.zeros((2, 3, 4, 7)), r"Got 4-D, shape \(2, 3, 4, 7\): x.reshape\(len\(x\), -1\)"),
     "complex": (np.zeros((3, 2), dtype=complex), r"must hold real numbers. Got complex128 dtype.*imaginary"),
     "object": (np.array([[1, None]], dtype=object), r"must hold real numbers. Got object dtype.*dtype=float"),
     "strings": ([["a", "b"], ["c", "d"]], r"must hold real numbers. Got <U1 dtype"),

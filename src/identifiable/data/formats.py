@@ -85,10 +85,20 @@ def _of_array(values: Any, origin: str = "The array") -> Opened:
             "c": "pass the real and the imaginary parts as separate columns",
         }.get(a.dtype.kind, "pass a DataFrame if the columns differ in kind")
         raise DataError(f"{origin} must hold real numbers. Got {a.dtype} dtype, shape {a.shape}: {cure}.")
+    image_shape = a.shape[1:] if _are_images(a) else None
+    if image_shape is not None:
+        a = a.reshape(len(a), -1)
     if a.ndim != 2:
         cure = "x.reshape(-1, 1) makes one column of it" if a.ndim < 2 else "x.reshape(len(x), -1) flattens each row"
-        raise DataError(f"{origin} must be 2-D, (rows, columns). Got {a.ndim}-D, shape {a.shape}: {cure}.")
-    return Opened(a, tuple(f"x{j}" for j in range(a.shape[1])), len(a), origin)
+        raise DataError(
+            f"{origin} must be 2-D, (rows, columns), or images, (rows, height, width) with 1, 3 or 4 channels or none. "
+            f"Got {a.ndim}-D, shape {a.shape}: {cure}."
+        )
+    return Opened(a, tuple(f"x{j}" for j in range(a.shape[1])), len(a), origin, image_shape)
+
+
+def _are_images(a: NDArray[Any]) -> bool:
+    return a.ndim == 3 or (a.ndim == 4 and a.shape[3] in (1, 3, 4))
 
 
 def _damaged(path: Path, err: BaseException | str) -> DamagedFileError:
@@ -136,6 +146,8 @@ def _read_npz(path: Path, key: str | None) -> Opened:
     with archive:
         arrays = {name: load(name) for name in archive.files if key in (None, name)}
         tables = [name for name, a in arrays.items() if key == name or (a is not None and a.ndim == 2)]
+        if not tables:
+            tables = [name for name, a in arrays.items() if a is not None and _are_images(a)]
         if len(tables) != 1:
             asked = "one 2-D array was expected" if key is None else f"there is no array {key!r}"
             held = [f"{name} {'objects' if a is None else a.shape}" for name, a in arrays.items()] or archive.files

@@ -34,10 +34,11 @@ def read_table(
 
     Parameters
     ----------
-    source : a path (.csv, .tsv, .parquet, .npy, .npz, or a folder of images), a DataFrame, or a 2-D array-like.
+    source : a path (.csv, .tsv, .parquet, .npy, .npz, or a folder of images), a DataFrame, or an array-like: 2-D, or
+        images (N, height, width) or (N, height, width, channels), whose pixels become the columns.
     u : column that holds the auxiliary variable, kept as it is, text included; a list of names gives u two axes.
     columns : columns that make x, in this order; by default all but those of u.
-    key : which array of an .npz; by default its only 2-D one.
+    key : which array of an .npz; by default its only 2-D one, or its only one of images.
 
     Returns
     -------

@@ -21,6 +21,7 @@ from identifiable.errors import DataError
 from identifiable.estimators._joint_diagonalisation import diagonalise
 from identifiable.estimators._singular_gaussians import Gaussians, log_sum_exp
 from identifiable.mixture import Mixture
+from identifiable.train.clock import require_time
 
 PSEUDO_ROWS = 2.0  # of the pooled covariance, added to those of every component
 FEWEST_ROWS = 2.0  # a component with less is left out
@@ -73,6 +74,7 @@ class FactorialMixture:
         """Run EM on rows y (N, n) until the mean log-likelihood gains less than tol."""
         model, before, n_iter = self, -np.inf, 0
         while True:
+            require_time()
             joint = model.log_joint(y)
             total = log_sum_exp(joint)
             now = float(total.mean())
@@ -199,6 +201,7 @@ def em_mixture(rows: Array, components: int, seed: int, *, max_iter: int = 100, 
             f"Expected at least as many rows as components: n_components = {components}, n_samples = {len(rows)}. "
             "Lower n_components."
         )
+    require_time()
     with warnings.catch_warnings(), config_context(array_api_dispatch=False):
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = GaussianMixture(components, max_iter=max_iter, reg_covar=floor, random_state=seed).fit(rows)

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
+from identifiable.train.clock import require_time
+
 Array = NDArray[np.float64]
 
 PRICE = 0.05  # nats per active latent
@@ -162,6 +164,7 @@ def em(
 ) -> Model:
     """EM steps on the weights, the `values` (μ, C, s) and the `mix` (B, c); patterns of `dropped` rows are dropped."""
     for _ in range(steps):
+        require_time()
         shares, _ = model.posterior(rows)
         counts = (shares.sum(0) - dropped).clamp(min=0)
         kept = counts > 0 if bool((counts > 0).any()) else shares.sum(0) > 0

@@ -15,6 +15,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from identifiable.train.clock import require_time
+
 MEMORY = 8  # pairs that approximate the curvature
 SHRINK, TRIES = 0.3, 8  # of the step, when it does not descend
 
@@ -104,6 +106,7 @@ def descend(
         pairs: list[tuple[Tensor, Tensor, Tensor]] = []
         value, gradient, curvature = evaluate(W, epsilon)
         for _ in range(iterations):
+            require_time()
             step, weights = gradient, []
             for s, y, sy in reversed(pairs):
                 weights.append(inner(s, step) / sy)

@@ -31,6 +31,7 @@ from identifiable.estimators.flats import (
     sparse_directions,
 )
 from identifiable.estimators.hyperplanes import Array, peaks, unit
+from identifiable.train.clock import require_time
 
 SMOOTH = (1.0, 0.7, 0.5, 0.3)  # widths ε of the descent where nothing rests exactly, in sd
 COARSE, FINE = (0.5, 0.286, 0.164, 0.093), (0.053, 0.031, 0.018, 0.01)  # widths ε of the descent, in sd
@@ -267,6 +268,7 @@ class HyperplaneSearch(Candidates):
         if not self.solved:
             self.look_at_neighbours()
         while not self.solved and number < max_rounds:
+            require_time()
             self.start_round(number)
             self.use_flats()
             number += 1

@@ -1,0 +1,515 @@
+"""Which model and how many latents, without a truth: held-out likelihood, and what comes back in other fits.
+
+1. A single Gaussian has no axes. If no model explains held-out rows better than it, nothing can be identified.
+2. Linear models come first. Where all latents rest exactly on flats, which no other mixing makes by accident, or where
+   a nonlinear model explains held-out rows no better, the linear one is taken.
+3. Among nonlinear ones the better held-out log-likelihood wins; where these are close, the simpler one. Latents that
+   rest have densities without a bound, so a model in which they rest, and whose restarts agree, need not be as close.
+   One whose own restarts disagree counts only if no latent of the others comes back.
+4. The one that is taken is fitted again: from another seed, and to two halves of the rows. Each latent is judged by
+   whether it comes back.
+5. With many columns, the number of latents is where the spectrum falls to the level of noise. Where it falls nowhere,
+   it is the number of which most come back: linear methods find 2, 3, ... latents in both halves of the rows, and from
+   some number on they find others in each.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from scipy.stats import multivariate_normal
+from sklearn.decomposition import FactorAnalysis
+
+from identifiable.data.sample import FloatArray
+from identifiable.errors import DataError, FitFailedError, OutOfTimeError, listed
+from identifiable.estimators import (
+    IVAE,
+    PDGMM,
+    FactorialUnmixing,
+    GMMFlow,
+    IFlow,
+    SegmentUnmixing,
+    SparseUnmixing,
+    VaDE,
+)
+from identifiable.estimators._pdgmm_training import steps_for
+from identifiable.estimators.base import LatentModel, hold_out
+from identifiable.metrics import match
+from identifiable.restarts import DOUBTFUL, STABLE, judge
+from identifiable.train import time_limit
+
+MOST_LATENTS = 12  # columns up to which each may stand for a latent
+NUMBERS = (2, 3, 4, 5, 6, 8, 10)  # of latents that are looked for where the spectrum falls nowhere
+GAP, FLAT = 10.0, 5.0  # by which variances must fall to tell latents from noise; by which those of noise may differ
+FAR = 1000.0  # a fall that needs no second direction of noise to be believed
+CLOSE = 0.05  # of the gain over a Gaussian: nonlinear models nearer than this are not told apart by it
+FURTHER = 0.25  # the same, for a model in which latents rest and whose restarts agree
+CERTAIN = 3.0  # standard errors by which a model must explain rows better than a Gaussian
+HELD = 0.2  # of the rows, at most 1000
+AGAIN = 0.8  # of the rows that a fit from another seed is given
+MOST_ROWS = 20_000  # that a fit is given
+MOST_COLUMNS = 100  # principal directions that a model of many columns is given
+LOOKED_AT = 3000  # rows of each half on which numbers of latents are compared
+LOOKING = 0.2  # of the time, for that
+LEAST_GAIN = 0.01  # nats a row
+CONFIRMING = 3  # fits of the model that is taken, after all were tried
+LATE = "there is not the time to train it"
+SAMPLED = (0.01, 0.03)  # of the steps, to see how long all would take
+LEAST_STEPS = 0.2  # of the steps: with fewer, a fit says little
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of model.
+
+    Attributes
+    ----------
+    name, says : of the estimator; what it takes the data for.
+    build : makes one with n latents.
+    given_u : whether it needs the auxiliary variable.
+    wide : whether it is given more columns than latents; the others have the n principal directions.
+    steps : of its training for n latents; None where it is affine and needs none.
+    """
+
+    name: str
+    says: str
+    build: Callable[..., LatentModel]
+    given_u: bool = False
+    wide: bool = False
+    steps: Callable[[int], Mapping[str, int]] | None = None
+
+    @property
+    def linear(self) -> bool:
+        """Whether its mixing is affine; it then needs no training."""
+        return self.steps is None
+
+
+FAMILIES = (
+    Family("SparseUnmixing", "an affine mixture of latents that rest now and then", SparseUnmixing),
+    Family("FactorialUnmixing", "an affine mixture of latents in hidden clusters", FactorialUnmixing),
+    Family("SegmentUnmixing", "an affine mixture of latents that change with u", SegmentUnmixing, given_u=True),
+    Family(
+        name="IFlow",
+        says="a nonlinear mixture of latents that change with u",
+        build=IFlow,
+        given_u=True,
+        steps=lambda n: {"max_steps": 3000},
+    ),
+    Family(
+        name="PDGMM",
+        says="a nonlinear mixture of latents that rest now and then",
+        build=partial(PDGMM, long=False),
+        steps=lambda n: {"max_steps": steps_for(n)},
+    ),
+    Family(
+        name="GMMFlow",
+        says="a nonlinear mixture of latents in hidden clusters",
+        build=GMMFlow,
+        steps=lambda n: {"free_steps": 2500, "max_steps": 2500},
+    ),
+    Family(
+        name="IVAE",
+        says="few latents that change with u behind many noisy columns",
+        build=IVAE,
+        given_u=True,
+        wide=True,
+        steps=lambda n: {"max_steps": 3000},
+    ),
+    Family(
+        name="VaDE",
+        says="few latents in hidden clusters behind many noisy columns",
+        build=partial(VaDE, start="autoencoder"),
+        wide=True,
+        steps=lambda n: {"pretrain_steps": 1500, "max_steps": 1500},
+    ),
+)
+NAMES = tuple(family.name for family in FAMILIES)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A model that was tried.
+
+    Attributes
+    ----------
+    name, says : the model, and what it takes the data for.
+    linear, given_u : whether its mixing is affine; whether it was given u.
+    gain, error : mean log-likelihood of held-out rows above that of a Gaussian with as many latents, in nats a row, and
+        its standard error.
+    agreement : of its restarts on held-out rows; NaN where nothing about it is random.
+    seconds : that it took.
+    note : why it does not count; "" where it does.
+    """
+
+    name: str
+    says: str
+    linear: bool
+    given_u: bool
+    gain: float = np.nan
+    error: float = np.nan
+    agreement: float = np.nan
+    seconds: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a search is asked for: the number of latents (None: it chooses), a family or "auto", and how to train."""
+
+    n: int | None
+    model: str
+    n_restarts: int | None
+    device: str
+    verbose: int
+
+
+class Search:
+    """The way to a choice: what was tried, what is taken, and whether it comes back.
+
+    Parameters
+    ----------
+    asked : what for.
+    Y : (N, r) rows, of rank r.
+    u : (N,) or (N, m) the auxiliary variable, or None.
+    seed : of all that is random.
+    seconds : that there are.
+
+    Attributes, after `run`
+    -----------------------
+    model, n : the fitted estimator, and its number of latents.
+    directions : (r, w) the directions of Y whose coordinates it is given.
+    tried, reasons, verdict : as `Identify` has them.
+    again, halves : (n,) |correlations| of its latents with their partners in other fits; NaN where these failed.
+    """
+
+    def __init__(self, asked: Asked, Y: FloatArray, u: Any, seed: int, seconds: float) -> None:
+        self.asked, self.Y, self.seed = asked, Y, seed
+        self.seconds, self.end = seconds, time.monotonic() + seconds
+        self.u: Any = None if u is None else u if hasattr(u, "iloc") else np.asarray(u)
+        if self.u is not None and len(self.u) != len(Y):
+            raise DataError(f"u must have one row per row of X: X has {len(Y)}, u has {len(self.u)}.")
+        train, self.held = hold_out(len(Y), seed, fraction=HELD)
+        self.train = np.random.default_rng(seed + 1).permutation(train)[:MOST_ROWS]
+        self.tried: list[Tried] = []
+        self.models: dict[str, LatentModel] = {}
+        self.gains: dict[str, FloatArray] = {}  # of every held-out row
+        self.reasons: list[str] = []
+        self.steps: dict[str, Mapping[str, int]] = {}
+        self.nothing = False
+
+    def run(self) -> None:
+        """Try what makes sense, take one, and fit it again."""
+        if len(self.train) == MOST_ROWS:
+            self.reasons.append(f"{MOST_ROWS} rows, drawn at random, were used to fit, and {len(self.held)} to judge.")
+        families = self._families()
+        variances, axes = np.linalg.eigh(np.atleast_2d(np.cov(self.Y[self.train].T)))
+        self.axes = axes[:, ::-1]
+        self.n = self._number(variances[::-1], [f for f in families if f.linear])
+        for family in (f for f in families if f.linear):
+            self._try(family)
+        trained = [] if self._is_exact() else [f for f in families if not f.linear]
+        if self.asked.model == "auto" and self.n == self.Y.shape[1]:
+            trained = [f for f in trained if not f.wide]
+        self.turn = (self.end - time.monotonic()) / (len(trained) + CONFIRMING)  # seconds of a fit
+        for family in trained:
+            self._try(family)
+        chosen, instead = self._choose()
+        self._confirm(chosen)
+        if instead is not None and not (self._lowest() >= STABLE).any():
+            self.reasons.append(
+                f"No latent of {chosen} comes back in other fits, so {instead} is taken, which explains rows better."
+            )
+            chosen = instead
+            self._confirm(chosen)
+        self.tried.sort(key=lambda t: t.name != chosen)
+        self._judge()
+
+    # -- rows and models ------------------------------------------------------------
+
+    def _families(self) -> list[Family]:
+        if self.asked.model != "auto":
+            family = _named(self.asked.model)
+            if family.given_u and self.u is None:
+                raise DataError(f"{family.name} needs the auxiliary variable u: pass it as y.")
+            return [family]
+        return [f for f in FAMILIES if self.u is not None or not f.given_u]
+
+    def directions_of(self, family: Family) -> FloatArray:
+        """Return the directions (r, w) of Y whose coordinates a family is given: all, or the first principal ones."""
+        r = self.Y.shape[1]
+        if self.n == r:
+            return np.eye(r)
+        return self.axes[:, : MOST_COLUMNS if family.wide else self.n]
+
+    def _rows(self, family: Family, rows: NDArray[np.int64]) -> tuple[Any, ...]:
+        y = self.Y[rows] @ self.directions_of(family)
+        return (y, self.u.iloc[rows] if hasattr(self.u, "iloc") else self.u[rows]) if family.given_u else (y,)
+
+    def _built(self, family: Family, n: int, steps: Mapping[str, int], seed: int) -> LatentModel:
+        options: dict[str, Any] = {"random_state": seed, "device": self.asked.device, "verbose": 0, **steps}
+        if self.asked.n_restarts is not None:
+            options["n_restarts"] = self.asked.n_restarts
+        return family.build(n, **options)
+
+    def _fit(self, family: Family, rows: NDArray[np.int64], seed: int) -> LatentModel:
+        """Fit a family to these rows, in the time that is left."""
+        with time_limit(self.end - time.monotonic()):
+            return self._built(family, self.n, self.steps.get(family.name, {}), seed).fit(*self._rows(family, rows))
+
+    def _reference(self, family: Family) -> FloatArray:
+        """Return the log-density of held-out rows under a Gaussian with n latents, as this family is given them."""
+        train, held = self._rows(family, self.train)[0], self._rows(family, self.held)[0]
+        scores: FloatArray
+        if train.shape[1] == self.n:
+            law = multivariate_normal(train.mean(0), np.cov(train.T), allow_singular=True)
+            scores = np.atleast_1d(law.logpdf(held))
+        else:
+            scores = FactorAnalysis(self.n, random_state=0).fit(train).score_samples(held)
+        return scores
+
+    # -- the number of latents ------------------------------------------------------
+
+    def _number(self, variances: FloatArray, linear: Sequence[Family]) -> int:
+        """Choose the number of latents: up to where the spectrum falls, or until fewer come back."""
+        r = len(variances)
+        if self.asked.n is not None:
+            if self.asked.n > r:
+                raise DataError(
+                    f"n_latents={self.asked.n}, but the columns vary in {r} directions only. Lower n_latents."
+                )
+            return self.asked.n
+        few = fall(variances)
+        if few is not None:
+            self.reasons.append(
+                f"{few} latents: the variances of the principal directions fall by a factor of "
+                f"{variances[few - 1] / variances[few]:.3g} after the first {few}, to the level of noise."
+            )
+            return few
+        if r <= MOST_LATENTS:
+            self.reasons.append(f"{r} latents: the columns vary in {r} directions, none of which is noise alone.")
+            return r
+        counts = self._come_back(linear or [f for f in FAMILIES if f.linear and not f.given_u])
+        words = f"the columns vary in {r} directions, and their variances fall nowhere by much."
+        if max(counts.values(), default=0) < 2:
+            n = NUMBERS[-1]
+            self.reasons.append(f"{n} latents, the most that are looked for without being asked: {words}")
+            return n
+        n = max(counts, key=lambda k: counts[k])  # the first, and so the fewest, of those
+        told = listed([f"{count} of {k}" for k, count in counts.items()], most=len(NUMBERS))
+        self.reasons.append(
+            f"{n} latents: {words} Of latents that linear methods find in both halves of the rows come back: {told}."
+        )
+        return n
+
+    def _come_back(self, linear: Sequence[Family]) -> dict[int, int]:
+        """Return for each number of latents how many come back in the other half of the rows, by the best family."""
+        counts: dict[int, int] = {}
+        halves = np.array_split(self.train[: 2 * LOOKED_AT], 2)
+        self._say(f"looking for {NUMBERS[0]} to {NUMBERS[-1]} latents in both halves of the rows")
+        try:
+            with time_limit(LOOKING * self.seconds):
+                for self.n in NUMBERS:
+                    found = [self._stable_in(family, halves) for family in linear]
+                    counts[self.n] = max(found)
+        except OutOfTimeError:
+            pass
+        return counts
+
+    def _stable_in(self, family: Family, halves: Sequence[NDArray[np.int64]]) -> int:
+        held, z = self._rows(family, self.held)[0], []
+        try:
+            for seed, part in enumerate(halves):
+                z.append(self._fit(family, part, self.seed + seed).transform(held))
+        except (DataError, FitFailedError):
+            return 0
+        return int((np.abs(match(z[0], z[1]).correlations) >= STABLE).sum())
+
+    # -- the model ------------------------------------------------------------------
+
+    def _try(self, family: Family) -> None:
+        start = time.monotonic()
+        self._say(f"trying {family.name}: {family.says}")
+        tried = Tried(family.name, family.says, family.linear, family.given_u)
+        try:
+            if not family.linear:
+                self.steps[family.name] = self._paced(family)
+            model: Any = self._fit(family, self.train, self.seed)
+            gain = np.asarray(model.score_samples(*self._rows(family, self.held))) - self._reference(family)
+            agreement = model.stability_.score
+            if np.isfinite(gain).all():
+                error = float(gain.std() / len(gain) ** 0.5)
+                tried = replace(tried, gain=float(gain.mean()), error=error, agreement=agreement)
+                self.models[family.name], self.gains[family.name] = model, gain
+            else:
+                tried = replace(tried, note="its likelihood of held-out rows is not finite")
+        except OutOfTimeError:
+            tried = replace(tried, note=LATE)
+        except (FitFailedError, DataError) as error:
+            tried = replace(tried, note=str(error))
+        self.tried.append(replace(tried, seconds=time.monotonic() - start))
+
+    def _paced(self, family: Family) -> Mapping[str, int]:
+        """Return steps of training that its turn has time for: all, or fewer."""
+        assert family.steps is not None
+        usual = family.steps(self.n)
+        seconds = []
+        for share in SAMPLED:
+            start = time.monotonic()
+            with time_limit(self.turn):
+                self._built(family, self.n, _part(usual, share), self.seed).fit(*self._rows(family, self.train))
+            seconds.append(time.monotonic() - start)
+            if seconds[0] / share < self.turn:
+                return usual
+        slope = max((seconds[1] - seconds[0]) / (SAMPLED[1] - SAMPLED[0]), 1e-9)  # seconds of all steps
+        share = (self.turn - max(seconds[0] - SAMPLED[0] * slope, 0.0)) / slope
+        if share < LEAST_STEPS:
+            raise OutOfTimeError(LATE)
+        return _part(usual, min(1.0, share))
+
+    def _is_exact(self) -> bool:
+        """Whether all latents rest exactly on flats, as they do after an affine mixing and no other."""
+        sparse: Any = self.models.get("SparseUnmixing")
+        return sparse is not None and sparse.n_found_ == self.n
+
+    def _choose(self) -> tuple[str, str | None]:
+        """Return the model to take, and another where its restarts disagree but it explains held-out rows better."""
+        valid = [t for t in self.tried if np.isfinite(t.gain)]
+        if not valid:
+            notes = listed([f"{t.name}: {t.note}" for t in self.tried], "; ")
+            raise FitFailedError(f"No model could be fitted. {notes}.")
+        top = max(valid, key=lambda t: t.gain)
+        self.nothing = not _beats_a_gaussian(top)
+        if self.nothing:
+            self.reasons.append(
+                f"Nothing identifiable: no model explains held-out rows better than a single Gaussian (the best, "
+                f"{top.name}, by {top.gain:+.3f} ± {top.error:.3f} nats a row), and a Gaussian has no axes of its own."
+            )
+            return top.name, None
+        if self._is_exact():
+            self.reasons.append(
+                f"SparseUnmixing: all {self.n} latents rest exactly on flats in many rows. Affine mixtures do this; "
+                "nonlinear ones do not, so none was tried."
+            )
+            return "SparseUnmixing", None
+        late = [t.name for t in self.tried if t.note == LATE]
+        if late:
+            self.reasons.append(f"Not tried, as there was not the time to train it: {', '.join(late)}. Give it more.")
+        telling = [t for t in valid if _beats_a_gaussian(t)]
+        sure = [t for t in telling if not t.agreement < DOUBTFUL] or telling
+        best = max(sure, key=lambda t: t.gain)
+        if best is not top:
+            self.reasons.append(
+                f"{top.name} explains held-out rows best ({top.gain:+.2f} nats a row above a Gaussian), but its "
+                f"restarts agree at {top.agreement:.2f} only."
+            )
+        linear = [t for t in sure if t.linear and self._explains_as_well(t, best)]
+        close = [t for t in sure if t.linear == best.linear and t.gain >= (1 - _slack(t)) * best.gain]
+        chosen = max(linear, key=lambda t: t.gain) if linear else min(close, key=lambda t: NAMES.index(t.name))
+        self.reasons.append(_why(chosen, best, [t for t in close if t is not chosen]))
+        return chosen.name, None if best is top else top.name
+
+    def _explains_as_well(self, one: Tried, best: Tried) -> bool:
+        """Whether what is missing to the best, row by row, is within its error, or too little to count."""
+        less = self.gains[best.name] - self.gains[one.name]
+        return bool(less.mean() <= max(2 * less.std() / len(less) ** 0.5, LEAST_GAIN))
+
+    # -- whether it comes back ------------------------------------------------------
+
+    def _confirm(self, name: str) -> None:
+        """Take a model, and fit its family from another seed, to some of the rows, and to two halves."""
+        family, self.model = _named(name), self.models[name]
+        self.directions = self.directions_of(family)
+        self._say(f"fitting {name} again: from another seed, and to both halves of the rows")
+        shuffled = np.random.default_rng(self.seed + 2).permutation(self.train)
+        parts = [shuffled[: int(AGAIN * len(shuffled))], *np.array_split(self.train, 2)]
+        held, found, faults = self._rows(family, self.held)[0], [], []
+        z = self.model.transform(held)
+        for seed, part in enumerate(parts, start=1):
+            try:
+                other = self._fit(family, part, self.seed + seed).transform(held)
+                found.append(np.abs(match(z, other).correlations))
+            except (OutOfTimeError, FitFailedError, DataError) as error:
+                faults.append(str(error))
+                found.append(np.full(self.n, np.nan))
+        if faults:
+            self.reasons.append(f"{len(faults)} of the {CONFIRMING} fits that confirm it did not end well: {faults[0]}")
+        self.again, self.halves = found[0], np.min(found[1:], axis=0)
+
+    def _judge(self) -> None:
+        lowest = self._lowest()
+        if self.nothing:
+            self.verdict = "nothing identifiable"
+        elif np.isnan(lowest).any() or judge(float(lowest.min())) != "stable":
+            unchecked = np.isnan(lowest).any()
+            self.verdict = "doubtful" if unchecked or (lowest >= DOUBTFUL).any() else "nothing identifiable"
+            come_back = int((lowest >= STABLE).sum())
+            self.reasons.append(f"{come_back} of {self.n} latents come back in other fits.")
+        else:
+            self.verdict = "identified"
+            self.reasons.append("Every latent comes back from another seed and from half of the rows.")
+
+    def _lowest(self) -> FloatArray:
+        lowest: FloatArray = np.minimum(self.again, self.halves)
+        return lowest
+
+    def verdicts(self) -> list[str]:
+        """Return whether each latent is "stable", "doubtful" or "unstable"."""
+        return ["unstable" if self.nothing or np.isnan(low) else judge(float(low)) for low in self._lowest()]
+
+    def _say(self, words: str) -> None:
+        if self.asked.verbose:
+            left = max(0.0, self.end - time.monotonic())
+            Console(stderr=True).print(f"{words} ({left:.0f} s left)", highlight=False, markup=False)
+
+
+def fall(variances: FloatArray) -> int | None:
+    """Return after how many directions the variances fall to a level of noise: far, and flat from there on.
+
+    Examples
+    --------
+    >>> fall(np.array([3.0, 2.0, 1.0, 0.02, 0.01])), fall(np.array([3.0, 2.0, 1.0, 0.02])), fall(np.ones(4))
+    (3, None, None)
+    """
+    for k in (variances[:-1] / variances[1:]).argsort()[::-1] + 1:
+        by, rest = variances[k - 1] / variances[k], variances[k:]
+        if by >= FAR or (by >= GAP and len(rest) > 1 and rest[0] <= FLAT * rest[-1]):
+            return int(k)
+    return None
+
+
+def _named(name: str) -> Family:
+    return next(f for f in FAMILIES if f.name == name)
+
+
+def _beats_a_gaussian(tried: Tried) -> bool:
+    return tried.gain > max(CERTAIN * tried.error, LEAST_GAIN)
+
+
+def _slack(tried: Tried) -> float:
+    """Return by how much of a gain a model may be behind and still be close.
+
+    Where latents rest exactly, densities have no bound: what a mixture gains by ever narrower components is no sign
+    that it is right, and a model in which latents rest, and whose restarts agree, may be further behind.
+    """
+    return FURTHER if tried.name == "PDGMM" and tried.agreement >= STABLE else CLOSE
+
+
+def _why(chosen: Tried, best: Tried, others: Sequence[Tried]) -> str:
+    words = f"{chosen.name}, {chosen.says}: {chosen.gain:+.2f} nats a row above a single Gaussian on held-out rows"
+    if chosen.linear and not best.linear:
+        return f"{words}. A nonlinear model, {best.name}, explains them hardly better ({best.gain:+.2f})."
+    if others:
+        near = listed([f"{t.name} {t.gain:+.2f}" for t in others])
+        if chosen.name == "PDGMM":
+            return f"{words}; {near}: where latents rest, densities have no bound, and a little more says little."
+        return f"{words}; {near} is close, and what is simpler comes first."
+    return f"{words}, more than any other."
+
+
+def _part(steps: Mapping[str, int], share: float) -> dict[str, int]:
+    return {name: max(20, round(share * count)) for name, count in steps.items()}
