@@ -1,11 +1,12 @@
 # make demo   sets everything up and runs the library's main job on embedded data
 # make test   sets everything up and runs linter, type checker and tests
+# make docs   builds the documentation, docs/_build/html/index.html; a warning is an error
 PYTHON ?= python3
 TORCH  ?= torch==2.13.0
 JOBS   ?= 2
 BIN    := .venv/bin
 
-.PHONY: demo test lint check browser clean
+.PHONY: demo test lint docs check browser clean
 demo: .venv/core.stamp
 	$(BIN)/identifiable demo
 
@@ -16,6 +17,10 @@ lint: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .venv/dev.stamp
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
+	@echo "==> docs/_build/html/index.html"
 
 # The HTML pages are tested in chromium, which no Python package brings.
 browser:
@@ -39,4 +44,4 @@ browser:
 	@touch $@
 
 clean:
-	rm -rf .venv dist identifiable-demo
+	rm -rf .venv dist docs/_build identifiable-demo

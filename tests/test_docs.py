@@ -1,14 +1,19 @@
 """The prose keeps its word: code blocks run and print what they say, links lead somewhere, files are short enough."""
 
+import inspect
 import re
+import shutil
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import fresh
+from test_imports import RANK
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 BLOCKS = [
     pytest.param(match.group(1), match.group(2), id=f"{page.name}-{i}")
     for page in PAGES
@@ -44,3 +49,94 @@ def test_readme_shows_the_two_commands():
     readme = (ROOT / "README.md").read_text()
     assert "make demo" in readme
     assert "make test" in readme
+
+
+# The reference. A room is public with all its names, with those it exports, or not at all.
+
+WITH_ALL = ("causal", "densities", "exact_likelihood", "experiments", "fit", "flows", "identify")
+WITH_ALL += ("reproduce", "restarts", "run", "select", "sweep")
+WITH_EXPORTS = ("certify", "data", "estimators", "metrics", "nets", "recipes", "train")
+WITHIN = {
+    "cli": "its commands are documented by --help",
+    "demo": "it is one command",
+    "__main__": "it is one command",
+    "conditional": "what a user needs of it is exported at the top",
+    "errors": "what a user needs of it is exported at the top",
+    "mixture": "what a user needs of it is exported at the top",
+    "persist": "what a user needs of it is exported at the top",
+    "search": "its words stand in the reference, its names are those of Identify",
+    "progress": "what a run shows while it runs",
+    "store": "how files are written",
+}
+REPORT = [f"report.{p.stem}" for p in (ROOT / "src/identifiable/report").glob("[!_]*.py")]
+
+
+def names_of(module):
+    """What a module exports, or else the classes and functions that it defines."""
+    found = vars(module)
+    own = [k for k, v in found.items() if not k.startswith("_") and getattr(v, "__module__", "") == module.__name__]
+    return getattr(module, "__all__", [k for k in own if inspect.isclass(found[k]) or inspect.isfunction(found[k])])
+
+
+def public():
+    """Every public name, and what it stands for."""
+    for room in ("", *WITH_EXPORTS, *WITH_ALL, *REPORT):
+        place = f"identifiable.{room}".strip(".")
+        module = import_module(place)
+        yield from ((f"{place}.{name}", getattr(module, name)) for name in names_of(module) if name != "__version__")
+
+
+def documented():
+    """Every name that the pages of the reference ask autodoc for. A module's members are those with a docstring."""
+    directive = re.compile(r"\.\. (?:auto|py:(?=data))(\w+):: (\S+)\n((?:   :.*\n)*)")
+    for page in (DOCS / "api").glob("*.rst"):
+        for kind, place, options in directive.findall(page.read_text()):
+            if kind != "module":
+                yield place
+            elif ":members:" in options:
+                module, left_out = import_module(place), re.findall(r":exclude-members: (.*)", options)
+                shown = set(names_of(module)) - set(", ".join(left_out).split(", "))
+                things = {name: getattr(module, name) for name in shown}
+                yield from (f"{place}.{k}" for k, v in things.items() if inspect.isclass(v) or inspect.isfunction(v))
+
+
+def thing(place):
+    """What a dotted name stands for; a module is looked for before an attribute, which may hide it."""
+    module, _, name = place.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def test_every_public_name_is_in_the_reference():
+    named = set(documented())
+    things = {id(thing(place)) for place in named}  # an object may have several public names
+    missing = [place for place, value in public() if place not in named and id(value) not in things]
+    assert not missing, f"give these a directive in docs/api: {missing}"
+
+
+def test_every_room_is_public_or_says_why_not():
+    assert sorted({*WITH_ALL, *WITH_EXPORTS, *WITHIN, "report"}) == sorted(RANK)
+
+
+def build(source, target):
+    """Build a site with warnings as errors, as `make docs` does."""
+    options = ["-W", "--keep-going", "-q", "-d", f"{target}/doctrees", source, f"{target}/html"]
+    return fresh.run("import sys; from sphinx.cmd.build import main; sys.exit(main(sys.argv[1:]))", *options, cwd=ROOT)
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    result = build(DOCS, tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    text = "".join(page.read_text() for page in (tmp_path / "html/api").glob("*.html"))
+    assert not [place for place in documented() if f'id="{place}"' not in text]
+
+
+@pytest.mark.parametrize("wrong", ["[a link](nowhere.md)", "```{toctree}\nnowhere\n```", "![a picture](nowhere.png)"])
+def test_a_warning_is_an_error(wrong, tmp_path):
+    source = tmp_path / "docs"
+    shutil.copytree(DOCS / "_static", source / "_static")
+    shutil.copy(DOCS / "conf.py", source)
+    (source / "index.md").write_text(f"# A page\n\n{wrong}\n")
+    result = build(source, tmp_path)
+    assert result.returncode != 0
+    assert "nowhere" in result.stderr

@@ -29,7 +29,8 @@ class Trust:
     Attributes
     ----------
     verdict : "stable", "doubtful" or "unstable": whether it comes back, by the lower of the next two.
-    again : |correlation| with its partner in a fit from another seed, to 80 % of the rows, on rows neither has seen.
+    again : |correlation| with its partner in a fit from another seed, to 80 % of the rows, on rows neither has seen;
+        the mean of three such fits where these are quick.
     halves : the lower of its |correlations| with its partners in fits to two halves of the rows, likewise.
     rests : share of rows in which it rests; NaN for models in which none does.
     block : latents it is known together with only, itself among them.
@@ -100,7 +101,7 @@ class Identify(LatentModel):
     Parameters
     ----------
     n_latents : how many; "auto": as many as the spectrum of the columns shows; where it falls nowhere and there are
-        more than twelve columns, the number up to ten of which most come back in both halves of the rows.
+        more than twelve columns, as many as linear methods find alike in both halves of the rows, ten at most.
     model : the name of a family, such as "PDGMM"; "auto": all are tried that make sense.
     n_restarts : of the models that have restarts; None: what each thinks best.
     seconds : that a fit may take.

@@ -8,9 +8,9 @@
    One whose own restarts disagree counts only if no latent of the others comes back.
 4. The one that is taken is fitted again: from another seed, and to two halves of the rows. Each latent is judged by
    whether it comes back.
-5. With many columns, the number of latents is where the spectrum falls to the level of noise. Where it falls nowhere,
-   it is the number of which most come back: linear methods find 2, 3, ... latents in both halves of the rows, and from
-   some number on they find others in each.
+5. The number of latents is where the spectrum falls to the level of noise. Where it falls nowhere and columns are many,
+   it is where stability breaks: linear methods look for 2, 3, ... latents in both halves of the rows, and from some
+   number on they find others in each.
 """
 
 import time
@@ -47,6 +47,7 @@ MOST_LATENTS = 12  # columns up to which each may stand for a latent
 NUMBERS = (2, 3, 4, 5, 6, 8, 10)  # of latents that are looked for where the spectrum falls nowhere
 GAP, FLAT = 10.0, 5.0  # by which variances must fall to tell latents from noise; by which those of noise may differ
 FAR = 1000.0  # a fall that needs no second direction of noise to be believed
+DEEPEST = 40  # latents after which a fall still tells them from noise, and not pixels that few rows use from others
 CLOSE = 0.05  # of the gain over a Gaussian: nonlinear models nearer than this are not told apart by it
 FURTHER = 0.25  # the same, for a model in which latents rest and whose restarts agree
 CERTAIN = 3.0  # standard errors by which a model must explain rows better than a Gaussian
@@ -54,10 +55,13 @@ HELD = 0.2  # of the rows, at most 1000
 AGAIN = 0.8  # of the rows that a fit from another seed is given
 MOST_ROWS = 20_000  # that a fit is given
 MOST_COLUMNS = 100  # principal directions that a model of many columns is given
+SEEN = 0.95  # of the variance: what is beyond varies in few rows only, and no likelihood of it is to be trusted
 LOOKED_AT = 3000  # rows of each half on which numbers of latents are compared
 LOOKING = 0.2  # of the time, for that
+TIMES = 3  # that rows are halved, for each number, and that a linear model is fitted again
+MISSES = 2  # numbers in a row whose latents do not come back, before larger ones are given up
 LEAST_GAIN = 0.01  # nats a row
-CONFIRMING = 3  # fits of the model that is taken, after all were tried
+CONFIRMING = 3  # fits of a trained model that is taken, after all were tried
 LATE = "there is not the time to train it"
 SAMPLED = (0.01, 0.03)  # of the steps, to see how long all would take
 LEAST_STEPS = 0.2  # of the steps: with fewer, a fit says little
@@ -195,6 +199,8 @@ class Search:
             raise DataError(f"u must have one row per row of X: X has {len(Y)}, u has {len(self.u)}.")
         train, self.held = hold_out(len(Y), seed, fraction=HELD)
         self.train = np.random.default_rng(seed + 1).permutation(train)[:MOST_ROWS]
+        variances, axes = np.linalg.eigh(np.atleast_2d(np.cov(Y[self.train].T)))
+        self.variances, self.axes = variances[::-1], axes[:, ::-1]
         self.tried: list[Tried] = []
         self.models: dict[str, LatentModel] = {}
         self.gains: dict[str, FloatArray] = {}  # of every held-out row
@@ -207,9 +213,7 @@ class Search:
         if len(self.train) == MOST_ROWS:
             self.reasons.append(f"{MOST_ROWS} rows, drawn at random, were used to fit, and {len(self.held)} to judge.")
         families = self._families()
-        variances, axes = np.linalg.eigh(np.atleast_2d(np.cov(self.Y[self.train].T)))
-        self.axes = axes[:, ::-1]
-        self.n = self._number(variances[::-1], [f for f in families if f.linear])
+        self.n = self._number([f for f in families if f.linear])
         for family in (f for f in families if f.linear):
             self._try(family)
         trained = [] if self._is_exact() else [f for f in families if not f.linear]
@@ -244,7 +248,10 @@ class Search:
         r = self.Y.shape[1]
         if self.n == r:
             return np.eye(r)
-        return self.axes[:, : MOST_COLUMNS if family.wide else self.n]
+        if not family.wide:
+            return self.axes[:, : self.n]
+        seen = int(np.searchsorted(self.variances.cumsum(), SEEN * self.variances.sum())) + 1
+        return self.axes[:, : max(self.n, min(seen, MOST_COLUMNS))]
 
     def _rows(self, family: Family, rows: NDArray[np.int64]) -> tuple[Any, ...]:
         y = self.Y[rows] @ self.directions_of(family)
@@ -261,6 +268,11 @@ class Search:
         with time_limit(self.end - time.monotonic()):
             return self._built(family, self.n, self.steps.get(family.name, {}), seed).fit(*self._rows(family, rows))
 
+    def _gain(self, family: Family, model: Any) -> FloatArray:
+        """Return by how much a model explains each held-out row better than a Gaussian with n latents, in nats."""
+        gain: FloatArray = np.asarray(model.score_samples(*self._rows(family, self.held))) - self._reference(family)
+        return gain
+
     def _reference(self, family: Family) -> FloatArray:
         """Return the log-density of held-out rows under a Gaussian with n latents, as this family is given them."""
         train, held = self._rows(family, self.train)[0], self._rows(family, self.held)[0]
@@ -274,9 +286,9 @@ class Search:
 
     # -- the number of latents ------------------------------------------------------
 
-    def _number(self, variances: FloatArray, linear: Sequence[Family]) -> int:
-        """Choose the number of latents: up to where the spectrum falls, or until fewer come back."""
-        r = len(variances)
+    def _number(self, linear: Sequence[Family]) -> int:
+        """Choose the number of latents: up to where the spectrum falls, or where stability breaks."""
+        variances, r = self.variances, len(self.variances)
         if self.asked.n is not None:
             if self.asked.n > r:
                 raise DataError(
@@ -293,41 +305,46 @@ class Search:
         if r <= MOST_LATENTS:
             self.reasons.append(f"{r} latents: the columns vary in {r} directions, none of which is noise alone.")
             return r
-        counts = self._come_back(linear or [f for f in FAMILIES if f.linear and not f.given_u])
-        words = f"the columns vary in {r} directions, and their variances fall nowhere by much."
-        if max(counts.values(), default=0) < 2:
-            n = NUMBERS[-1]
-            self.reasons.append(f"{n} latents, the most that are looked for without being asked: {words}")
-            return n
-        n = max(counts, key=lambda k: counts[k])  # the first, and so the fewest, of those
-        told = listed([f"{count} of {k}" for k, count in counts.items()], most=len(NUMBERS))
+        agreement = self._agreements(linear or [f for f in FAMILIES if f.linear and not f.given_u])
+        n = max((k for k, value in agreement.items() if value >= STABLE), default=NUMBERS[0])
+        told = listed([f"{value:.2f} for {k}" for k, value in agreement.items()], most=len(NUMBERS))
         self.reasons.append(
-            f"{n} latents: {words} Of latents that linear methods find in both halves of the rows come back: {told}."
+            f"{n} latents: the columns vary in {r} directions, and their variances fall nowhere by much. Latents that "
+            f"linear methods find in halves of the rows agree at {told or 'a level there was not the time to see'}."
         )
         return n
 
-    def _come_back(self, linear: Sequence[Family]) -> dict[int, int]:
-        """Return for each number of latents how many come back in the other half of the rows, by the best family."""
-        counts: dict[int, int] = {}
-        halves = np.array_split(self.train[: 2 * LOOKED_AT], 2)
-        self._say(f"looking for {NUMBERS[0]} to {NUMBERS[-1]} latents in both halves of the rows")
+    def _agreements(self, linear: Sequence[Family]) -> dict[int, float]:
+        """Return how far latents agree between halves of the rows, for numbers of them up to where that breaks."""
+        found: dict[int, float] = {}
+        self._say(f"looking for {NUMBERS[0]} to {NUMBERS[-1]} latents in halves of the rows")
         try:
             with time_limit(LOOKING * self.seconds):
-                for self.n in NUMBERS:
-                    found = [self._stable_in(family, halves) for family in linear]
-                    counts[self.n] = max(found)
+                for k in NUMBERS:
+                    self.n = k
+                    found[k] = self._agreement(linear)
+                    if max(list(found.values())[-MISSES:]) < STABLE and len(found) >= MISSES:
+                        break
         except OutOfTimeError:
             pass
-        return counts
+        return found
 
-    def _stable_in(self, family: Family, halves: Sequence[NDArray[np.int64]]) -> int:
-        held, z = self._rows(family, self.held)[0], []
-        try:
-            for seed, part in enumerate(halves):
-                z.append(self._fit(family, part, self.seed + seed).transform(held))
-        except (DataError, FitFailedError):
-            return 0
-        return int((np.abs(match(z[0], z[1]).correlations) >= STABLE).sum())
+    def _agreement(self, linear: Sequence[Family]) -> float:
+        """Return the mean agreement of halves, by the linear family that explains held-out rows best; 0 for none."""
+        found = [(0.0, 0.0)]  # what a Gaussian explains better than itself
+        for family in linear:
+            held, rng = self._rows(family, self.held)[0], np.random.default_rng(self.seed)
+            gains, agreements = [], []
+            try:
+                for _ in range(TIMES):
+                    halves = np.array_split(rng.permutation(self.train)[: 2 * LOOKED_AT], 2)
+                    one, other = (self._fit(family, half, int(rng.integers(2**31))) for half in halves)
+                    gains.append(self._gain(family, one).mean())
+                    agreements.append(np.abs(match(one.transform(held), other.transform(held)).correlations).mean())
+            except (DataError, FitFailedError):
+                continue
+            found.append((float(np.mean(gains)), float(np.mean(agreements))))
+        return max(found)[1]
 
     # -- the model ------------------------------------------------------------------
 
@@ -338,8 +355,8 @@ class Search:
         try:
             if not family.linear:
                 self.steps[family.name] = self._paced(family)
-            model: Any = self._fit(family, self.train, self.seed)
-            gain = np.asarray(model.score_samples(*self._rows(family, self.held))) - self._reference(family)
+            model = self._fit(family, self.train, self.seed)
+            gain = self._gain(family, model)
             agreement = model.stability_.score
             if np.isfinite(gain).all():
                 error = float(gain.std() / len(gain) ** 0.5)
@@ -416,7 +433,7 @@ class Search:
     def _explains_as_well(self, one: Tried, best: Tried) -> bool:
         """Whether what is missing to the best, row by row, is within its error, or too little to count."""
         less = self.gains[best.name] - self.gains[one.name]
-        return bool(less.mean() <= max(2 * less.std() / len(less) ** 0.5, LEAST_GAIN))
+        return bool(less.mean() <= max(less.std() / len(less) ** 0.5, LEAST_GAIN))
 
     # -- whether it comes back ------------------------------------------------------
 
@@ -424,12 +441,12 @@ class Search:
         """Take a model, and fit its family from another seed, to some of the rows, and to two halves."""
         family, self.model = _named(name), self.models[name]
         self.directions = self.directions_of(family)
-        self._say(f"fitting {name} again: from another seed, and to both halves of the rows")
-        shuffled = np.random.default_rng(self.seed + 2).permutation(self.train)
-        parts = [shuffled[: int(AGAIN * len(shuffled))], *np.array_split(self.train, 2)]
-        held, found, faults = self._rows(family, self.held)[0], [], []
-        z = self.model.transform(held)
-        for seed, part in enumerate(parts, start=1):
+        self._say(f"fitting {name} again: from other seeds, and to both halves of the rows")
+        rng, many = np.random.default_rng(self.seed + 2), int(AGAIN * len(self.train))
+        others = [rng.permutation(self.train)[:many] for _ in range(TIMES if family.linear else 1)]
+        held = self._rows(family, self.held)[0]
+        z, found, faults = self.model.transform(held), [], []
+        for seed, part in enumerate([*np.array_split(self.train, 2), *others], start=1):
             try:
                 other = self._fit(family, part, self.seed + seed).transform(held)
                 found.append(np.abs(match(z, other).correlations))
@@ -437,8 +454,8 @@ class Search:
                 faults.append(str(error))
                 found.append(np.full(self.n, np.nan))
         if faults:
-            self.reasons.append(f"{len(faults)} of the {CONFIRMING} fits that confirm it did not end well: {faults[0]}")
-        self.again, self.halves = found[0], np.min(found[1:], axis=0)
+            self.reasons.append(f"{len(faults)} of the {len(found)} fits that confirm it did not end well: {faults[0]}")
+        self.again, self.halves = np.mean(found[2:], axis=0), np.min(found[:2], axis=0)
 
     def _judge(self) -> None:
         lowest = self._lowest()
@@ -475,7 +492,7 @@ def fall(variances: FloatArray) -> int | None:
     >>> fall(np.array([3.0, 2.0, 1.0, 0.02, 0.01])), fall(np.array([3.0, 2.0, 1.0, 0.02])), fall(np.ones(4))
     (3, None, None)
     """
-    for k in (variances[:-1] / variances[1:]).argsort()[::-1] + 1:
+    for k in (variances[:-1] / variances[1:])[:DEEPEST].argsort()[::-1] + 1:
         by, rest = variances[k - 1] / variances[k], variances[k:]
         if by >= FAR or (by >= GAP and len(rest) > 1 and rest[0] <= FLAT * rest[-1]):
             return int(k)

@@ -1,6 +1,6 @@
 r"""A Gaussian mixture whose covariances may be singular, of any rank.
 
-.. math:: x \sim \sum_j w_j N(\mu_j, S_j), \qquad \mathrm{rank}\, S_j = r_j \in \{0, \dots, d\}
+.. math:: x \sim \sum_j w_j N(\mu_j, S_j), \qquad \mathrm{rank}\, S_j = r_j \in \{0, \ldots, d\}
 
 A singular component has no density, and the likelihood of a mixture that may be singular has no maximum. A noise floor
 s, the scale below which a direction counts as degenerate, mends both: the fit maximises the likelihood of
