@@ -26,11 +26,12 @@ from identifiable.data.tables import Names, TableReader, numbers_of, why_not_num
 from identifiable.errors import DamagedFileError, DataError, listed
 from identifiable.identify import Identify
 from identifiable.persist import load, save, versions
-from identifiable.report.fit_page import fit_page, in_words
+from identifiable.report.fit_page import Pictures, fit_page, in_words
 
 MODEL, LATENTS, ACCOUNT, HISTORY = "model.safetensors", "latents.csv", "certificate.json", "history.csv"
 PAGE = "report.html"
 STEPS = 9  # pictures along a latent
+BINS = 40  # of the histogram of a latent
 COLOURS = {"stable": "green", "doubtful": "yellow", "unstable": "red"}
 MOST_COLUMNS = 3  # that a latent is said to be tied to
 
@@ -86,14 +87,17 @@ def fit(
     ).fit(frame, sample.u)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    account = _account(found, seen) | {"graph": _graph(found, frame)}
+    z = found.transform(frame)
+    account = _account(found, seen, z) | {"graph": _graph(found, frame)}
     save(found, folder / MODEL)
-    _write_csv(folder / LATENTS, _table(found.transform(frame), seen.rows, seen.n_rows))
+    _write_csv(folder / LATENTS, _table(z, seen.rows, seen.n_rows))
     history = getattr(found.model_, "history_", None)
     if history is not None:
         _write_csv(folder / HISTORY, history.to_frame())
+    else:
+        (folder / HISTORY).unlink(missing_ok=True)  # of an earlier fit
     store.write_bytes(folder / ACCOUNT, (json.dumps(account, indent=1) + "\n").encode())
-    fit_page(account, _name(source), _travels(found, seen)).write(folder / PAGE)
+    fit_page(account, _name(source), _pictures(found, seen)).write(folder / PAGE)
     return Fit(folder, found, account)
 
 
@@ -101,17 +105,23 @@ def _name(source: object) -> str:
     return Path(source).name if isinstance(source, str | os.PathLike) else "a table"
 
 
-def _travels(model: Identify, seen: Look) -> list[FloatArray]:
+def _pictures(model: Identify, seen: Look) -> list[Pictures]:
     """Return pictures along each latent, where rows are pictures; the other latents are at their medians."""
-    if seen.picture is None:
+    if seen.picture is None or seen.background is None:
         return []
-    z = model.transform(pd.DataFrame(seen.sample.x, columns=list(seen.sample.columns or ())))
+    x = seen.sample.x
+    z = model.transform(pd.DataFrame(x, columns=list(seen.sample.columns or ())))
     middle, found = np.median(z, axis=0), []
-    for i in range(z.shape[1]):
+    dark, bright = float(min(0.0, x.min())), float(x.max())
+    scale = dict(zip(seen.sample.columns or (), x.std(axis=0).tolist(), strict=True))
+    for i, trust in enumerate(model.trust_):
         at = np.repeat(middle[None], STEPS, axis=0)
         low, high = np.quantile(z[:, i], [0.05, 0.95])
         at[:, i] = np.linspace(float(low), float(high), STEPS)
-        found.append(seen.pictures(model.inverse_transform(at)))
+        along = (seen.pictures(model.inverse_transform(at)) - dark) / (bright - dark)
+        effects = np.zeros(len(seen.background))
+        effects[seen.places] = [scale[name] * trust.columns[name] for name in scale]
+        found.append(Pictures(along, effects.reshape(seen.picture)))
     return found
 
 
@@ -190,13 +200,13 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _account(model: Identify, seen: Look) -> dict[str, Any]:
+def _account(model: Identify, seen: Look, z: FloatArray) -> dict[str, Any]:
     certificate = model.certificate_
     tree = {
         "verdict": model.verdict_,
         "reasons": list(model.reasons_),
         "model": type(model.model_).__name__,
-        "latents": [asdict(trust) for trust in model.trust_],
+        "latents": [asdict(t) | {"histogram": _histogram(each)} for t, each in zip(model.trust_, z.T, strict=True)],
         "tried": [asdict(tried) for tried in model.tried_],
         "certificate": None if certificate is None else certificate.to_dict(),
         "data": {
@@ -213,6 +223,14 @@ def _account(model: Identify, seen: Look) -> dict[str, Any]:
     }
     plain: dict[str, Any] = _plain(tree)
     return plain
+
+
+def _histogram(z: FloatArray) -> dict[str, Any]:
+    """Count values in equal bins; a thousandth of the rows at either end may lie beyond."""
+    low, high = (float(end) for end in np.quantile(z, [0.001, 0.999]))
+    if not low < high:
+        low, high = low - 0.5, high + 0.5
+    return {"low": low, "high": high, "counts": np.histogram(z, BINS, (low, high))[0].tolist()}
 
 
 def _graph(model: Identify, frame: pd.DataFrame) -> dict[str, Any]:

@@ -310,7 +310,8 @@ class Search:
         told = listed([f"{value:.2f} for {k}" for k, value in agreement.items()], most=len(NUMBERS))
         self.reasons.append(
             f"{n} latents: the columns vary in {r} directions, and their variances fall nowhere by much. Latents that "
-            f"linear methods find in halves of the rows agree at {told or 'a level there was not the time to see'}."
+            f"linear methods find in halves of the rows agree at {told or 'a level there was not the time to see'}. "
+            f"The first {n} directions hold {100 * variances[:n].sum() / variances.sum():.0f} % of the variance."
         )
         return n
 
@@ -399,8 +400,9 @@ class Search:
         if not valid:
             notes = listed([f"{t.name}: {t.note}" for t in self.tried], "; ")
             raise FitFailedError(f"No model could be fitted. {notes}.")
-        top = max(valid, key=lambda t: t.gain)
-        self.nothing = not _beats_a_gaussian(top)
+        telling = [t for t in valid if _beats_a_gaussian(t)]
+        top = max(telling or valid, key=lambda t: t.gain)
+        self.nothing = not telling
         if self.nothing:
             self.reasons.append(
                 f"Nothing identifiable: no model explains held-out rows better than a single Gaussian (the best, "
@@ -416,7 +418,6 @@ class Search:
         late = [t.name for t in self.tried if t.note == LATE]
         if late:
             self.reasons.append(f"Not tried, as there was not the time to train it: {', '.join(late)}. Give it more.")
-        telling = [t for t in valid if _beats_a_gaussian(t)]
         sure = [t for t in telling if not t.agreement < DOUBTFUL] or telling
         best = max(sure, key=lambda t: t.gain)
         if best is not top:

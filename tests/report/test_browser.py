@@ -5,9 +5,12 @@ import shutil
 from itertools import pairwise
 
 import fake_sweep
+import numpy as np
 import pytest
+from test_fit_page import account
 from test_page import HOSTILE, hostile
 
+from identifiable.report.fit_page import Pictures, fit_page
 from identifiable.report.sweep_page import write_report
 
 CHROMIUM = shutil.which("chromium")
@@ -290,3 +293,37 @@ def test_without_a_script_the_page_is_read_all_the_same(visit, path):
     page = visit(path, java_script_enabled=False)
     assert page.locator("#scheme").is_hidden()
     assert page.locator(f"{TALL} tbody tr").count() == 170
+
+
+@pytest.fixture(scope="module", params=["columns", "pictures"])
+def trust(request, tmp_path_factory):
+    """The page of a fit, of named columns or of pictures, with a script for a name."""
+    edges = [{"from": "z0", "to": "z1", "mark": "->", "strength": 0.4}]
+    told = account(column=HOSTILE) | {"graph": {"level": "cpdag", "active only": False, "edges": edges}}
+    along = np.linspace(0, 1, 9 * 16).reshape(9, 4, 4)
+    pictures = [Pictures(along, along[3] - 0.5)] * 3 if request.param == "pictures" else []
+    return fit_page(told, HOSTILE, pictures).write(tmp_path_factory.mktemp("trust") / "report.html")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_trust_report_can_be_read_and_sorted(visit, trust, scheme):
+    page = visit(trust, color_scheme=scheme)
+    assert page.evaluate(CONTRAST) == []
+    halves = page.locator("#latents thead th", has_text="Halves")
+    halves.locator("button").click()
+    assert halves.get_attribute("aria-sort") == "descending"
+    assert numbers(keys(page, "#latents table", 3)) == [0.97, 0.97, 0.5]
+    for head in page.locator("thead button").all():
+        head.click()
+    assert page.locator("script").count() == 1
+    sizes = page.eval_on_selector_all(
+        "#portraits :is(img, svg), #graph svg", "all => all.map(e => [e.clientWidth, e.clientHeight])"
+    )
+    assert len(sizes) >= 7
+    assert min(min(size) for size in sizes) > 10
+
+
+def test_the_trust_report_on_a_phone(visit, trust):
+    page = visit(trust, viewport={"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert page.evaluate("document.body.scrollWidth") <= 390

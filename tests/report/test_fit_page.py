@@ -1,9 +1,12 @@
 """The trust report: every latent with its verdict, those that fail too, in words; nothing from data is markup."""
 
+import re
+
 import numpy as np
 import pytest
 
-from identifiable.report.fit_page import fit_page, in_words
+from identifiable.report._portraits import bars
+from identifiable.report.fit_page import Pictures, fit_page, in_words
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -11,7 +14,7 @@ HOSTILE = "<script>alert(1)</script>"
 def account(verdicts=("stable", "doubtful", "unstable"), verdict="doubtful", column="mass"):
     latents = [
         {"verdict": v, "again": 0.99, "halves": 0.5 if v == "unstable" else 0.97, "rests": None, "block": [i]}
-        | {"columns": {column: 1.5 - i, "length": -0.25}}
+        | {"columns": {column: 1.5 - i, "length": -0.25}, "histogram": {"low": -2.0, "high": 2.0, "counts": [1, 5, 2]}}
         for i, v in enumerate(verdicts)
     ]
     tried = {"says": "an affine mixture", "linear": True, "given_u": False, "gain": 1.2, "error": 0.1}
@@ -64,8 +67,28 @@ def test_names_from_data_stay_text():
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
 
 
-def test_pictures_along_latents_are_shown():
-    travels = [np.linspace(0, 1, 9 * 16).reshape(9, 4, 4)] * 3
-    html = fit_page(account(), "pictures", travels).render()
-    assert html.count("data:image/png;base64,") == 3
-    assert "Along each latent" in html
+@pytest.mark.parametrize("shape", [(4, 4), (4, 4, 1), (4, 4, 3)])
+def test_pictures_of_latents_take_the_place_of_columns(shape):
+    along = np.linspace(0, 1, 9 * int(np.prod(shape))).reshape(9, *shape)
+    pictures = [Pictures(along, along[3] - along.mean())] * 3
+    html = fit_page(account(), "pictures", pictures).render()
+    assert html.count("data:image/png;base64,") == 6
+    assert html.count('<svg viewBox="0 0 320') == 3  # a histogram each, and no bars
+    assert "What each latent moves" not in html
+    assert "mass" not in html
+
+
+def test_columns_are_drawn_as_bars_from_a_common_zero():
+    drawn = str(bars({"grows": 2.0, "falls": -1.0}, "label"))
+    zero = float(re.search(r'<line x1="([\d.]+)"', drawn)[1])
+    rects = [dict(re.findall(r'(\w+)="([^"]*)"', r)) for r in re.findall("<rect[^>]*>", drawn)]
+    assert [float(r["x"]) for r in rects] == pytest.approx([zero, zero - float(rects[1]["width"])])
+    assert float(rects[0]["width"]) == pytest.approx(2 * float(rects[1]["width"]))
+
+
+def test_the_graph_has_an_arrow_where_the_direction_is_known():
+    edges = [{"from": "z0", "to": "z1", "mark": "->", "strength": 0.5}]
+    edges += [{"from": "z1", "to": "z2", "mark": "-", "strength": -0.2}]
+    html = fit_page(account() | {"graph": {"level": "cpdag", "edges": edges}}, "t.csv").render()
+    assert html.count('class="edge"') == 2
+    assert html.count('class="tip"') == 1

@@ -85,7 +85,8 @@ class Look:
             where = listed([f"{name!r} {self.missing[name]}" for name in most], most=MANY)
             words.append(f"Left out: {self.n_rows - len(x)} rows with missing or infinite values ({where}).")
         words.append(self._of_rank())
-        words += self._of_values()
+        if self.picture is None:  # pixels repeat, and are dark in many pictures
+            words += self._of_values()
         if self.skewed:
             names = listed([repr(name) for name in self.skewed], most=MANY)
             words.append(f"Positive and skewed, so their logarithm is used: {names}.")
@@ -94,12 +95,15 @@ class Look:
 
     def _of_rank(self) -> str:
         rank, d = self.summary.rank, self.sample.x.shape[1]
+        what = "columns" if self.picture is None else "pixels"
         scales = self.sample.x.std(axis=0, dtype=np.float64)
         ratio = float(scales.max() / scales.min())
         apart = f" Their scales differ by a factor of {ratio:.2g}; every column is standardised." if ratio > 10 else ""
+        if self.picture is not None:
+            apart = " All pixels keep one scale."
         if rank < d:
-            return f"The columns have rank {rank}: {d - rank} of {d} follow from the others linearly.{apart}"
-        return f"No column follows from the others linearly (rank {rank}).{apart}"
+            return f"The {what} have rank {rank}: {d - rank} of {d} follow from the others linearly.{apart}"
+        return f"No {what[:-1]} follows from the others linearly (rank {rank}).{apart}"
 
     def _of_values(self) -> list[str]:
         s, words = self.summary, []

@@ -1,19 +1,17 @@
 """The trust report: what was found in a table, latent by latent, and how far to trust it.
 
-It is made of the account that a fit writes (`certificate.json`) and, where rows are pictures, of traversals.
+It is made of the account that a fit writes (`certificate.json`) and, where rows are pictures, of `Pictures`.
 """
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from identifiable.errors import listed
-from identifiable.report._svg import tag
+from identifiable.report._portraits import bars, circle, effect_map, film, histogram
 from identifiable.report._table import Column, Entry, Row, Table, number
 from identifiable.report.page import Fact, Page, Section, render
 from identifiable.restarts import DOUBTFUL, STABLE
@@ -27,23 +25,41 @@ HEADINGS = {
 SIGNS = {"holds": "holds", "fails": "fails", "cannot tell": ""}
 MOST_TIED = 3  # columns named beside a latent
 MOST_COLUMNS = 40  # rows of the table of effects
+DRAWN = 8  # bars of the strongest columns
 
 Account = Mapping[str, Any]
-Travels = Sequence[NDArray[np.floating[Any]]]
 
 
-def fit_page(account: Account, name: str, travels: Travels = ()) -> Page:
-    """Return the page of a fit to the table of this name.
+@dataclass(frozen=True, eq=False)
+class Pictures:
+    """A latent whose rows are pictures.
 
-    travels : for each latent, pictures (steps, height, width) or (steps, height, width, 3) in [0, 1] along it.
+    Attributes
+    ----------
+    along : (steps, height, width) or (steps, height, width, channels), in [0, 1]: rows as it moves.
+    effects : (height, width) or (height, width, channels): what moving it does to each pixel.
     """
-    parts = (_short, _latents, _effects, _graph, _tried, _promise, _data)
-    sections = [section for part in parts if (section := part(account)) is not None]
-    if len(travels):
-        sections.insert(3, _travels(travels))
+
+    along: NDArray[np.floating[Any]]
+    effects: NDArray[np.floating[Any]]
+
+
+def fit_page(account: Account, name: str, pictures: Sequence[Pictures] = ()) -> Page:
+    """Return the page of a fit to the table of this name; `pictures` for each latent, where rows are some."""
+    sections = [
+        _short(account),
+        _latents(account, named=not pictures),
+        _portraits(account, pictures),
+        None if pictures else _effects(account),
+        _graph(account),
+        _tried(account),
+        _promise(account),
+        _data(account),
+        _reading(),
+    ]
     return Page(
         title=HEADINGS[account["verdict"]],
-        sections=[*sections, _reading()],
+        sections=[section for section in sections if section is not None],
         kicker=f"identifiable · {name}",
         question=f"{_family(account)} {_counted(account)}",
         facts=_facts(account),
@@ -85,10 +101,16 @@ def _facts(account: Account) -> list[Fact]:
         Fact("Columns used", str(len(data["columns used"]))),
         Fact("Latents", str(len(account["latents"]))),
         Fact("u", ", ".join(data["u"])),
+        Fact("Another run", "" if (mean := _another_run(account)) is None else f"agrees at {mean:.2f}"),
         Fact("Finished", account["finished"][:16].replace("T", " ") + " UTC"),
         Fact("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
     ]
     return [fact for fact in facts if fact.value]
+
+
+def _another_run(account: Account) -> float | None:
+    each = [trust["again"] for trust in account["latents"]]
+    return None if None in each else sum(each) / len(each)
 
 
 def _short(account: Account) -> Section:
@@ -97,15 +119,16 @@ def _short(account: Account) -> Section:
     return Section("short", "In short", render("verdict.html", lines=lines))
 
 
-def _latents(account: Account) -> Section:
+def _latents(account: Account, *, named: bool) -> Section:
+    rest = any(trust["rests"] is not None for trust in account["latents"])
     columns = [
         Column("Latent", name=True),
         Column("Verdict"),
         Column("Again", "number", falling=True),
         Column("Halves", "number", falling=True),
-        Column("Rests", "number", falling=True),
+        *([Column("Rests", "number", falling=True)] if rest else []),
         Column("Known"),
-        Column("Tied to", sortable=False),
+        *([Column("Tied to", sortable=False)] if named else []),
     ]
     rows = []
     for i, trust in enumerate(account["latents"]):
@@ -116,24 +139,56 @@ def _latents(account: Account) -> Section:
                     Entry(f"z{i}", float(i), "group"),
                     Entry(trust["verdict"], trust["verdict"], MARKS[trust["verdict"]]),
                     *(_share(trust[name], 3) for name in ("again", "halves")),
-                    Entry("" if trust["rests"] is None else f"{100 * trust['rests']:.0f} %", _key(trust["rests"])),
+                    *([Entry(_percent(trust["rests"]), _key(trust["rests"]))] if rest else []),
                     Entry(in_words(trust, i)),
-                    Entry(tied),
+                    *([Entry(tied)] if named else []),
                 ],
                 f"z{i}",
             )
         )
     lead = (
         "Again: correlation with the same latent in a fit from another seed; halves: with fits to two halves of the "
-        "rows, the lower; both on rows that none of them has seen. Rests: share of rows in which it does not move. "
-        "Tied to: what moving it from its lower to its upper decile does to a column, in standard deviations of the "
-        "column."
+        "rows, the lower; both on rows that none of them has seen. "
     )
+    if rest:
+        lead += "Rests: share of rows in which it does not move. "
+    if named:
+        lead += (
+            "Tied to: what moving it from its lower to its upper decile does to a column, in standard deviations of "
+            "the column."
+        )
     return Section("latents", "Each latent", Table("Trust in each latent", columns, rows, sorted_by=0).html(), lead)
+
+
+def _portraits(account: Account, pictures: Sequence[Pictures]) -> Section:
+    portraits = []
+    for i, trust in enumerate(account["latents"]):
+        name, spread = f"z{i}", trust["histogram"]
+        drawings = [histogram(spread["counts"], spread["low"], spread["high"], f"Histogram of {name}")]
+        if pictures:
+            drawings.append(film(pictures[i].along, f"Pictures along {name}, from its lower to its upper end"))
+            drawings.append(effect_map(pictures[i].effects, f"What {name} does to each pixel"))
+        else:
+            drawings.append(bars(dict(list(trust["columns"].items())[:DRAWN]), f"What {name} does to columns"))
+        mark = MARKS[trust["verdict"]]
+        portraits.append({"name": name, "verdict": trust["verdict"], "mark": mark, "drawings": drawings})
+    lead = "How the values of each latent are spread over the rows, and "
+    if pictures:
+        lead += (
+            "what a row looks like as it moves from its 5th to its 95th percentile, all others at their medians. "
+            "Below, the pixels that it makes brighter, in blue, and darker, in red."
+        )
+    else:
+        lead += "the columns that it moves most: to the right where they grow with it, to the left where they fall."
+    return Section("portraits", "Each latent, drawn", render("portraits.html", portraits=portraits), lead)
 
 
 def _share(value: float | None, digits: int) -> Entry:
     return Entry("–" if value is None else number(value, digits), _key(value))
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.0f} %"
 
 
 def _key(value: float | None) -> float:
@@ -185,7 +240,9 @@ def _graph(account: Account) -> Section | None:
     if not rows:
         body = render("reading.html", lines=["No edge: the stable latents look independent."], notes="")
         return Section("graph", "The graph among the latents", body, lead)
-    return Section("graph", "The graph among the latents", Table("Edges", columns, rows).html(), lead)
+    names = sorted({e[end] for e in graph["edges"] for end in ("from", "to")}, key=lambda n: int(n[1:]))
+    drawing = circle(names, graph["edges"], "The graph among the latents")
+    return Section("graph", "The graph among the latents", drawing + Table("Edges", columns, rows).html(), lead)
 
 
 def _tried(account: Account) -> Section:
@@ -234,26 +291,6 @@ def _promise(account: Account) -> Section | None:
     body = render("promise.html", level=found["level"], theorem=found["theorem"], meaning=meaning, checks=checks)
     lead = "What the theorems promise for this model, if its assumptions hold; they are checked on what was learnt."
     return Section("promise", "What can be promised", body, lead)
-
-
-def _travels(travels: Travels) -> Section:
-    shown = [
-        (f"z{i}", _picture(images, f"Pictures along z{i}, from its lower to its upper end"), "low to high")
-        for i, images in enumerate(travels)
-    ]
-    lead = "What a row looks like as one latent moves from its 5th to its 95th percentile, all others at their medians."
-    return Section("travels", "Along each latent", render("travels.html", travels=shown), lead)
-
-
-def _picture(images: NDArray[np.floating[Any]], alt: str) -> Markup:
-    from PIL import Image
-
-    strip = np.concatenate(list(np.clip(images, 0, 1)), axis=1)
-    buffer = io.BytesIO()
-    Image.fromarray((255 * strip).round().astype(np.uint8)).save(buffer, "PNG")
-    data = base64.b64encode(buffer.getvalue()).decode()
-    height, width = strip.shape[:2]
-    return tag("img", src=f"data:image/png;base64,{data}", alt=alt, width=3 * width, height=3 * height, class_="heat")
 
 
 def _data(account: Account) -> Section:
