@@ -83,6 +83,7 @@ def told(model):
         "verdict": model.verdict_,
         "latents": model.n_latents_,
         "stable": sum(t.verdict == "stable" for t in model.trust_),
+        "expected": model.expected_,
         "again": float(np.mean([t.again for t in model.trust_])),
         "halves": float(np.mean([t.halves for t in model.trust_])),
         "reasons": list(model.reasons_),
@@ -162,7 +163,8 @@ def tables(lines):
         for _, own in group.iterrows():
             print(
                 f"{name}, seed {own.seed}: {own.model}, {own.verdict}, {own.stable:.0f} of {own.latents:.0f} stable, "
-                f"again {own.again:.3f}, halves {own.halves:.3f}, {own.seconds:.0f} s"
+                f"another run expected at {own.expected:.3f} (again {own.again:.3f}, halves {own.halves:.3f}), "
+                f"{own.seconds:.0f} s"
             )
         if len(group) == 2:
             z = [np.array(one) for one in group.z]

@@ -33,6 +33,7 @@ PAGE = "report.html"
 STEPS = 9  # pictures along a latent
 BINS = 40  # of the histogram of a latent
 COLOURS = {"stable": "green", "doubtful": "yellow", "unstable": "red"}
+NUMBERS = ("again", "halves", "rivals")
 MOST_COLUMNS = 3  # that a latent is said to be tied to
 
 
@@ -176,21 +177,24 @@ def show(fitted: Fit, console: Console | None = None) -> None:
         console.print(f"  {reason}", highlight=False, markup=False)
     table = Table(title="Each latent", title_justify="left", caption_justify="left")
     table.caption = (
-        "again: |correlation| with a fit from another seed; halves: with fits to half of the rows, the lower."
+        "again: |correlation| with a fit from another seed; halves: with fits to half of the rows, the lower; rivals: "
+        "with models that might have been taken as well."
     )
-    for name in ("latent", "verdict", "again", "halves", "rests", "known", "tied to"):
-        table.add_column(name, justify="right" if name in ("again", "halves", "rests") else "left")
+    for name in ("latent", "verdict", *NUMBERS, "rests", "known", "tied to"):
+        table.add_column(name, justify="right" if name in (*NUMBERS, "rests") else "left")
     for i, trust in enumerate(account["latents"]):
         table.add_row(
             f"z{i}",
             trust["verdict"],
-            *(_number(trust[name]) for name in ("again", "halves")),
+            *(_number(trust[name]) for name in NUMBERS),
             "" if trust["rests"] is None else f"{100 * trust['rests']:.0f} %",
             in_words(trust, i),
             ", ".join(f"{name} {effect:+.2f}" for name, effect in list(trust["columns"].items())[:MOST_COLUMNS]),
             style=COLOURS.get(trust["verdict"], ""),
         )
     console.print(table)
+    if account["expected"] is not None:
+        console.print(f"Another run of it may be expected to agree at {account['expected']:.2f} (MCC on new rows).")
     certificate = fitted.model.certificate_
     if certificate is not None:
         console.print(str(certificate), highlight=False, markup=False)
@@ -206,6 +210,7 @@ def _account(model: Identify, seen: Look, z: FloatArray) -> dict[str, Any]:
         "verdict": model.verdict_,
         "reasons": list(model.reasons_),
         "model": type(model.model_).__name__,
+        "expected": model.expected_,
         "latents": [asdict(t) | {"histogram": _histogram(each)} for t, each in zip(model.trust_, z.T, strict=True)],
         "tried": [asdict(tried) for tried in model.tried_],
         "certificate": None if certificate is None else certificate.to_dict(),

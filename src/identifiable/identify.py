@@ -28,10 +28,11 @@ class Trust:
 
     Attributes
     ----------
-    verdict : "stable", "doubtful" or "unstable": whether it comes back, by the lower of the next two.
+    verdict : "stable", "doubtful" or "unstable": whether it comes back, by the lowest of the next three.
     again : |correlation| with its partner in a fit from another seed, to 80 % of the rows, on rows neither has seen;
         the mean of three such fits where these are quick.
     halves : the lower of its |correlations| with its partners in fits to two halves of the rows, likewise.
+    rivals : mean |correlation| with its partners in models that might have been taken as well; NaN where there is none.
     rests : share of rows in which it rests; NaN for models in which none does.
     block : latents it is known together with only, itself among them.
     columns : what it is tied to: effect on each column, in standard deviations of the column, of moving it from its
@@ -41,6 +42,7 @@ class Trust:
     verdict: str
     again: float
     halves: float
+    rivals: float
     rests: float
     block: tuple[int, ...]
     columns: Mapping[str, float] = field(default_factory=dict)
@@ -116,6 +118,7 @@ class Identify(LatentModel):
     tried_ : a `Tried` for each model that was tried, the one that was taken first.
     trust_ : a `Trust` for each latent.
     n_latents_ : their number.
+    expected_ : the MCC to expect between this fit and an independent one, on rows that neither has seen.
     units_ : `Units` of the columns.
     certificate_ : the `Certificate` of the model.
     stability_, fit_status_ : agreement of its restarts; of all that was seen.
@@ -136,6 +139,7 @@ class Identify(LatentModel):
     reasons_: tuple[str, ...]
     verdict_: str
     n_latents_: int
+    expected_: float
 
     def __init__(
         self,
@@ -174,7 +178,7 @@ class Identify(LatentModel):
             search.run()
         self.model_, self.n_latents_, self.units_ = search.model, search.n, units.along(search.directions)
         self.tried_, self.reasons_, self.verdict_ = tuple(search.tried), tuple(search.reasons), search.verdict
-        self.stability_ = self.model_.stability_
+        self.stability_, self.expected_ = self.model_.stability_, search.expected
         self.trust_ = self._trust(search, X)
         order = ("unstable", "doubtful", "stable")
         self.fit_status_ = min((t.verdict for t in self.trust_), key=order.index)
@@ -235,8 +239,8 @@ class Identify(LatentModel):
         found = []
         for i, verdict in enumerate(search.verdicts()):
             tied = {names[j]: float(effects[i, j]) for j in np.argsort(-np.abs(effects[i]), kind="stable")}
-            again, halves = float(search.again[i]), float(search.halves[i])
-            found.append(Trust(verdict, again, halves, float(rests[i]), blocks[i], tied))
+            again, halves, rivals, still = (float(e[i]) for e in (search.again, search.halves, search.rivals, rests))
+            found.append(Trust(verdict, again, halves, rivals, still, blocks[i], tied))
         return tuple(found)
 
     def _effects(self, X: FloatArray) -> FloatArray:

@@ -62,7 +62,10 @@ TIMES = 3  # that rows are halved, for each number, and that a linear model is f
 MISSES = 2  # numbers in a row whose latents do not come back, before larger ones are given up
 LEAST_GAIN = 0.01  # nats a row
 CONFIRMING = 3  # fits of a trained model that is taken, after all were tried
+DRAWS = 200  # of other held-out rows, to see which model would be taken then
+UNLIKELY = 0.05  # a model that is taken less often is no rival
 LATE = "there is not the time to train it"
+LONGEST = 1.5  # turns that a fit may take after all
 SAMPLED = (0.01, 0.03)  # of the steps, to see how long all would take
 LEAST_STEPS = 0.2  # of the steps: with fewer, a fit says little
 
@@ -160,6 +163,10 @@ class Tried:
     seconds: float = 0.0
     note: str = ""
 
+    def on(self, gain: FloatArray) -> "Tried":
+        """Return the same with the gains of these rows."""
+        return replace(self, gain=float(gain.mean()), error=float(gain.std() / len(gain) ** 0.5))
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -188,7 +195,9 @@ class Search:
     model, n : the fitted estimator, and its number of latents.
     directions : (r, w) the directions of Y whose coordinates it is given.
     tried, reasons, verdict : as `Identify` has them.
-    again, halves : (n,) |correlations| of its latents with their partners in other fits; NaN where these failed.
+    again, halves, rivals : (n,) |correlations| of its latents with their partners in other fits, and in models that
+        might have been taken as well; NaN where these failed, or where there is none.
+    expected : MCC to expect between this and an independent run.
     """
 
     def __init__(self, asked: Asked, Y: FloatArray, u: Any, seed: int, seconds: float) -> None:
@@ -222,15 +231,18 @@ class Search:
         self.turn = (self.end - time.monotonic()) / (len(trained) + CONFIRMING)  # seconds of a fit
         for family in trained:
             self._try(family)
-        chosen, instead = self._choose()
+        found = self._choose()
+        self.first = chosen = found.chosen.name
         self._confirm(chosen)
-        if instead is not None and not (self._lowest() >= STABLE).any():
+        if found.top is not found.best and not (self._lowest() >= STABLE).any():
             self.reasons.append(
-                f"No latent of {chosen} comes back in other fits, so {instead} is taken, which explains rows better."
+                f"No latent of {chosen} comes back in other fits, so {found.top.name} is taken, which explains rows "
+                "better."
             )
-            chosen = instead
+            chosen = found.top.name
             self._confirm(chosen)
         self.tried.sort(key=lambda t: t.name != chosen)
+        self._compare(chosen)
         self._judge()
 
     # -- rows and models ------------------------------------------------------------
@@ -356,12 +368,12 @@ class Search:
         try:
             if not family.linear:
                 self.steps[family.name] = self._paced(family)
-            model = self._fit(family, self.train, self.seed)
+            with time_limit(np.inf if family.linear else LONGEST * self.turn):
+                model = self._fit(family, self.train, self.seed)
             gain = self._gain(family, model)
             agreement = model.stability_.score
             if np.isfinite(gain).all():
-                error = float(gain.std() / len(gain) ** 0.5)
-                tried = replace(tried, gain=float(gain.mean()), error=error, agreement=agreement)
+                tried = replace(tried.on(gain), agreement=agreement)
                 self.models[family.name], self.gains[family.name] = model, gain
             else:
                 tried = replace(tried, note="its likelihood of held-out rows is not finite")
@@ -394,47 +406,52 @@ class Search:
         sparse: Any = self.models.get("SparseUnmixing")
         return sparse is not None and sparse.n_found_ == self.n
 
-    def _choose(self) -> tuple[str, str | None]:
-        """Return the model to take, and another where its restarts disagree but it explains held-out rows better."""
+    def _choose(self) -> "Pick":
+        """Return the model to take, and tell why."""
         valid = [t for t in self.tried if np.isfinite(t.gain)]
         if not valid:
             notes = listed([f"{t.name}: {t.note}" for t in self.tried], "; ")
             raise FitFailedError(f"No model could be fitted. {notes}.")
-        telling = [t for t in valid if _beats_a_gaussian(t)]
-        top = max(telling or valid, key=lambda t: t.gain)
-        self.nothing = not telling
-        if self.nothing:
+        found = pick(valid, self.gains)
+        self.nothing = found is None
+        if found is None:
+            top = max(valid, key=lambda t: t.gain)
             self.reasons.append(
                 f"Nothing identifiable: no model explains held-out rows better than a single Gaussian (the best, "
                 f"{top.name}, by {top.gain:+.3f} ± {top.error:.3f} nats a row), and a Gaussian has no axes of its own."
             )
-            return top.name, None
+            return Pick(top, top, top)
         if self._is_exact():
             self.reasons.append(
                 f"SparseUnmixing: all {self.n} latents rest exactly on flats in many rows. Affine mixtures do this; "
                 "nonlinear ones do not, so none was tried."
             )
-            return "SparseUnmixing", None
+            sparse = next(t for t in valid if t.name == "SparseUnmixing")
+            return Pick(sparse, sparse, sparse)
         late = [t.name for t in self.tried if t.note == LATE]
         if late:
             self.reasons.append(f"Not tried, as there was not the time to train it: {', '.join(late)}. Give it more.")
-        sure = [t for t in telling if not t.agreement < DOUBTFUL] or telling
-        best = max(sure, key=lambda t: t.gain)
-        if best is not top:
+        if found.best is not found.top:
             self.reasons.append(
-                f"{top.name} explains held-out rows best ({top.gain:+.2f} nats a row above a Gaussian), but its "
-                f"restarts agree at {top.agreement:.2f} only."
+                f"{found.top.name} explains held-out rows best ({found.top.gain:+.2f} nats a row above a Gaussian), "
+                f"but its restarts agree at {found.top.agreement:.2f} only."
             )
-        linear = [t for t in sure if t.linear and self._explains_as_well(t, best)]
-        close = [t for t in sure if t.linear == best.linear and t.gain >= (1 - _slack(t)) * best.gain]
-        chosen = max(linear, key=lambda t: t.gain) if linear else min(close, key=lambda t: NAMES.index(t.name))
-        self.reasons.append(_why(chosen, best, [t for t in close if t is not chosen]))
-        return chosen.name, None if best is top else top.name
+        self.reasons.append(_why(found))
+        return found
 
-    def _explains_as_well(self, one: Tried, best: Tried) -> bool:
-        """Whether what is missing to the best, row by row, is within its error, or too little to count."""
-        less = self.gains[best.name] - self.gains[one.name]
-        return bool(less.mean() <= max(less.std() / len(less) ** 0.5, LEAST_GAIN))
+    def _chances(self, chosen: str) -> dict[str, float]:
+        """Return how often each model would be taken if other rows had been held out: rows are drawn anew."""
+        if self.nothing or self._is_exact():
+            return {chosen: 1.0}
+        switched = chosen != self.first
+        rng, size, counts = np.random.default_rng(self.seed + 3), len(self.held), dict.fromkeys(self.gains, 0)
+        valid = [t for t in self.tried if t.name in self.gains]
+        for _ in range(DRAWS):
+            rows = rng.integers(size, size=size)
+            gains = {name: gain[rows] for name, gain in self.gains.items()}
+            found = pick([t.on(gains[t.name]) for t in valid], gains)
+            counts[chosen if found is None else (found.top if switched else found.chosen).name] += 1
+        return {name: count / DRAWS for name, count in counts.items() if count}
 
     # -- whether it comes back ------------------------------------------------------
 
@@ -457,6 +474,28 @@ class Search:
         if faults:
             self.reasons.append(f"{len(faults)} of the {len(found)} fits that confirm it did not end well: {faults[0]}")
         self.again, self.halves = np.mean(found[2:], axis=0), np.min(found[:2], axis=0)
+        self.rivals = np.full(self.n, np.nan)
+
+    def _compare(self, name: str) -> None:
+        """Compare the latents with those of models that might have been taken as well."""
+        chances = self._chances(name)
+        z = self.model.transform(self._rows(_named(name), self.held)[0])
+        rivals = [other for other, chance in chances.items() if other != name and chance >= UNLIKELY]
+        found = []
+        for other in rivals:
+            theirs = self.models[other].transform(self._rows(_named(other), self.held)[0])
+            found.append(np.abs(match(z, theirs).correlations))
+        weights = np.array([chances[other] for other in rivals])
+        self.rivals = weights @ np.array(found) / weights.sum() if rivals else np.full(self.n, np.nan)
+        own = [float(self.again.mean()), self.model.stability_.score]
+        same = float(np.mean([value for value in own if np.isfinite(value)])) if np.isfinite(own[0]) else np.nan
+        chance = chances.get(name, 0.0)
+        self.expected = same if not rivals else chance * same + (1 - chance) * float(self.rivals.mean())
+        if rivals:
+            self.reasons.append(
+                f"{listed(rivals)} might have been taken as well (in {100 * weights.sum():.0f} % of draws of other "
+                f"held-out rows): its latents correlate with these by {self.rivals.mean():.2f} on average."
+            )
 
     def _judge(self) -> None:
         lowest = self._lowest()
@@ -472,8 +511,8 @@ class Search:
             self.reasons.append("Every latent comes back from another seed and from half of the rows.")
 
     def _lowest(self) -> FloatArray:
-        lowest: FloatArray = np.minimum(self.again, self.halves)
-        return lowest
+        lowest: FloatArray = np.fmin(np.minimum(self.again, self.halves), self.rivals)
+        return np.where(np.isnan(self.again + self.halves), np.nan, lowest)
 
     def verdicts(self) -> list[str]:
         """Return whether each latent is "stable", "doubtful" or "unstable"."""
@@ -483,6 +522,37 @@ class Search:
         if self.asked.verbose:
             left = max(0.0, self.end - time.monotonic())
             Console(stderr=True).print(f"{words} ({left:.0f} s left)", highlight=False, markup=False)
+
+
+@dataclass(frozen=True)
+class Pick:
+    """A model that is taken, the best whose restarts agree, the best of all, and those that are close to the best."""
+
+    chosen: Tried
+    best: Tried
+    top: Tried
+    close: tuple[Tried, ...] = ()
+
+
+def pick(valid: Sequence[Tried], gains: Mapping[str, FloatArray]) -> Pick | None:
+    """Take a model by the rules of this file; None where none beats a Gaussian. `gains` are those of each row."""
+    telling = [t for t in valid if t.gain > max(CERTAIN * t.error, LEAST_GAIN)]
+    if not telling:
+        return None
+    top = max(telling, key=lambda t: t.gain)
+    sure = [t for t in telling if not t.agreement < DOUBTFUL] or telling
+    best = max(sure, key=lambda t: t.gain)
+
+    def explains_as_well(one: Tried) -> bool:
+        less = gains[best.name] - gains[one.name]
+        return bool(less.mean() <= max(less.std() / len(less) ** 0.5, LEAST_GAIN))
+
+    linear = [t for t in sure if t.linear]
+    as_well = [t for t in linear if explains_as_well(t)]
+    least = max((t.gain for t in linear), default=-np.inf)  # what a nonlinear model has to beat
+    close = [t for t in sure if t.linear == best.linear and t.gain >= max((1 - _slack(t)) * best.gain, least)]
+    chosen = max(as_well, key=lambda t: t.gain) if as_well else min(close, key=lambda t: NAMES.index(t.name))
+    return Pick(chosen, best, top, tuple(close))
 
 
 def fall(variances: FloatArray) -> int | None:
@@ -504,10 +574,6 @@ def _named(name: str) -> Family:
     return next(f for f in FAMILIES if f.name == name)
 
 
-def _beats_a_gaussian(tried: Tried) -> bool:
-    return tried.gain > max(CERTAIN * tried.error, LEAST_GAIN)
-
-
 def _slack(tried: Tried) -> float:
     """Return by how much of a gain a model may be behind and still be close.
 
@@ -517,10 +583,12 @@ def _slack(tried: Tried) -> float:
     return FURTHER if tried.name == "PDGMM" and tried.agreement >= STABLE else CLOSE
 
 
-def _why(chosen: Tried, best: Tried, others: Sequence[Tried]) -> str:
+def _why(found: Pick) -> str:
+    chosen, best = found.chosen, found.best
     words = f"{chosen.name}, {chosen.says}: {chosen.gain:+.2f} nats a row above a single Gaussian on held-out rows"
     if chosen.linear and not best.linear:
         return f"{words}. A nonlinear model, {best.name}, explains them hardly better ({best.gain:+.2f})."
+    others = [t for t in found.close if t is not chosen]
     if others:
         near = listed([f"{t.name} {t.gain:+.2f}" for t in others])
         if chosen.name == "PDGMM":

@@ -53,7 +53,7 @@ def write(path: str | Path, kind: str, header: Mapping[str, Any], tensors: Mappi
     """
     path = Path(path)
     require_folder(path)
-    words = json.dumps(header, sort_keys=True)
+    words = json.dumps(header)
     # A copy each: safetensors refuses tensors that share memory.
     plain = {k: t.detach().cpu().clone(memory_format=torch.contiguous_format) for k, t in tensors.items()}
     metadata = {"format": FORMAT, "kind": kind, "header": words, "sha256": _digest(kind, words, plain)}

@@ -14,6 +14,7 @@ HOSTILE = "<script>alert(1)</script>"
 def account(verdicts=("stable", "doubtful", "unstable"), verdict="doubtful", column="mass"):
     latents = [
         {"verdict": v, "again": 0.99, "halves": 0.5 if v == "unstable" else 0.97, "rests": None, "block": [i]}
+        | {"rivals": 0.98 if v == "stable" else None}
         | {"columns": {column: 1.5 - i, "length": -0.25}, "histogram": {"low": -2.0, "high": 2.0, "counts": [1, 5, 2]}}
         for i, v in enumerate(verdicts)
     ]
@@ -25,6 +26,7 @@ def account(verdicts=("stable", "doubtful", "unstable"), verdict="doubtful", col
         "verdict": verdict,
         "reasons": ["Because."],
         "model": "A",
+        "expected": 0.975,
         "latents": latents,
         "tried": [tried | {"name": "A"}, tried | {"name": "B", "gain": None, "error": None, "note": "out of time"}],
         "certificate": certificate | {"checks": [check]},

@@ -101,16 +101,11 @@ def _facts(account: Account) -> list[Fact]:
         Fact("Columns used", str(len(data["columns used"]))),
         Fact("Latents", str(len(account["latents"]))),
         Fact("u", ", ".join(data["u"])),
-        Fact("Another run", "" if (mean := _another_run(account)) is None else f"agrees at {mean:.2f}"),
+        Fact("Another run", "" if account["expected"] is None else f"agrees at {account['expected']:.2f}"),
         Fact("Finished", account["finished"][:16].replace("T", " ") + " UTC"),
         Fact("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
     ]
     return [fact for fact in facts if fact.value]
-
-
-def _another_run(account: Account) -> float | None:
-    each = [trust["again"] for trust in account["latents"]]
-    return None if None in each else sum(each) / len(each)
 
 
 def _short(account: Account) -> Section:
@@ -120,12 +115,13 @@ def _short(account: Account) -> Section:
 
 
 def _latents(account: Account, *, named: bool) -> Section:
-    rest = any(trust["rests"] is not None for trust in account["latents"])
+    rest, rivals = (any(trust[name] is not None for trust in account["latents"]) for name in ("rests", "rivals"))
     columns = [
         Column("Latent", name=True),
         Column("Verdict"),
         Column("Again", "number", falling=True),
         Column("Halves", "number", falling=True),
+        *([Column("Rivals", "number", falling=True)] if rivals else []),
         *([Column("Rests", "number", falling=True)] if rest else []),
         Column("Known"),
         *([Column("Tied to", sortable=False)] if named else []),
@@ -138,7 +134,7 @@ def _latents(account: Account, *, named: bool) -> Section:
                 [
                     Entry(f"z{i}", float(i), "group"),
                     Entry(trust["verdict"], trust["verdict"], MARKS[trust["verdict"]]),
-                    *(_share(trust[name], 3) for name in ("again", "halves")),
+                    *(_share(trust[name], 3) for name in ("again", "halves", *(["rivals"] if rivals else []))),
                     *([Entry(_percent(trust["rests"]), _key(trust["rests"]))] if rest else []),
                     Entry(in_words(trust, i)),
                     *([Entry(tied)] if named else []),
@@ -150,6 +146,8 @@ def _latents(account: Account, *, named: bool) -> Section:
         "Again: correlation with the same latent in a fit from another seed; halves: with fits to two halves of the "
         "rows, the lower; both on rows that none of them has seen. "
     )
+    if rivals:
+        lead += "Rivals: with models that might have been taken as well. "
     if rest:
         lead += "Rests: share of rows in which it does not move. "
     if named:
@@ -305,6 +303,7 @@ def _reading() -> Section:
         "Coming back is necessary, not sufficient: a method can return to the same wrong answer. What makes it right "
         "is that the assumptions above hold for your data.",
         "Sign, scale and shift of a latent are arbitrary, and so is the order of the latents.",
-        f"Stable: both correlations are {STABLE} or more; doubtful: {DOUBTFUL} or more.",
+        f"Stable: all these correlations are {STABLE} or more; doubtful: {DOUBTFUL} or more. Another run: the mean "
+        "correlation to expect with the latents of an independent fit, on rows that neither has seen.",
     ]
     return Section("reading", "How to read this page", render("reading.html", lines=lines, notes=""))
