@@ -19,7 +19,7 @@ lint: .venv/dev.stamp
 	$(BIN)/mypy
 
 docs: .venv/dev.stamp
-	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -a -E docs docs/_build/html
 	@echo "==> docs/_build/html/index.html"
 
 # The HTML pages are tested in chromium, which no Python package brings.

@@ -48,7 +48,7 @@ SECTION = re.compile(r"(?m)^((?:Parameters|Attributes|Returns|Raises|Notes|Examp
 ENTRY = re.compile(r"(?m)^(\S.*?)(?: : (.*))?$")
 # Directives, literals and roles are kept; indented lines are formulas; bars and underscores are escaped.
 MARKED = re.compile(
-    r"(?P<kept>(?m:^\.\. .*(?:\n+ +\S.*)*)|``(?s:.+?)``|(?::[\w:]+:)?`[^`]+`)"
+    r"(?P<kept>(?m:^\.\. .*(?:\n+ +\S.*)*)|``(?s:.+?)``|:[\w:]+:`[^`]+`)|`(?P<code>[^`]+)`(?P<more>\w?)"
     r"|(?P<formula>(?<=\n\n)(?: {4}.*\n+)+)|(?<!\\)\||(?<=\w)_(?!\w)"
 )
 
@@ -64,17 +64,24 @@ def process_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any,
 
 def prose(text: str) -> str:
     """Set indented lines as they stand, and escape what is no mark-up here."""
-    return MARKED.sub(lambda m: m["kept"] or (f"::\n\n{m[0]}" if m["formula"] else f"\\{m[0]}"), text)
+
+    def mark(found: re.Match[str]) -> str:
+        if found["code"]:
+            code = f"``{found['code']}``" if found["code"].startswith(".") else f"`{found['code']}`"  # .gz is no name
+            return code + (f"\\ {found['more']}" if found["more"] else "")  # the s of `Cell`s
+        return found["kept"] or (f"::\n\n{found[0]}" if found["formula"] else f"\\{found[0]}")
+
+    return MARKED.sub(mark, text)
 
 
 def entries(text: str) -> str:
     """Make a definition of each entry, its names being code."""
 
     def define(entry: re.Match[str]) -> str:
-        names = ", ".join(f"``{name.strip('`')}``" for name in entry[1].replace("\\", "").split(", "))
+        names = ", ".join(f"``{name.strip('`')}``" for name in entry[1].split(", "))
         return f"\n{names}" + (f"\n    {entry[2]}" if entry[2] else "")
 
-    return ENTRY.sub(define, prose(text))
+    return prose(ENTRY.sub(define, text))
 
 
 def references(text: str) -> str:
