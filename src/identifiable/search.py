@@ -206,8 +206,8 @@ class Search:
         self.u: Any = None if u is None else u if hasattr(u, "iloc") else np.asarray(u)
         if self.u is not None and len(self.u) != len(Y):
             raise DataError(f"u must have one row per row of X: X has {len(Y)}, u has {len(self.u)}.")
-        train, self.held = hold_out(len(Y), seed, fraction=HELD)
-        self.train = np.random.default_rng(seed + 1).permutation(train)[:MOST_ROWS]
+        self.rest, self.held = hold_out(len(Y), seed, fraction=HELD)
+        self.train = np.random.default_rng(seed + 1).permutation(self.rest)[:MOST_ROWS]
         variances, axes = np.linalg.eigh(np.atleast_2d(np.cov(Y[self.train].T)))
         self.variances, self.axes = variances[::-1], axes[:, ::-1]
         self.tried: list[Tried] = []
@@ -461,7 +461,7 @@ class Search:
         self.directions = self.directions_of(family)
         self._say(f"fitting {name} again: from other seeds, and to both halves of the rows")
         rng, many = np.random.default_rng(self.seed + 2), int(AGAIN * len(self.train))
-        others = [rng.permutation(self.train)[:many] for _ in range(TIMES if family.linear else 1)]
+        others = [rng.permutation(self.rest)[:many] for _ in range(TIMES if family.linear else 1)]
         held = self._rows(family, self.held)[0]
         z, found, faults = self.model.transform(held), [], []
         for seed, part in enumerate([*np.array_split(self.train, 2), *others], start=1):
