@@ -33,7 +33,7 @@ PAGE = "report.html"
 STEPS = 9  # pictures along a latent
 BINS = 40  # of the histogram of a latent
 COLOURS = {"stable": "green", "doubtful": "yellow", "unstable": "red"}
-NUMBERS = ("again", "halves", "rivals")
+NUMBERS = ("again", "halves", "rivals", "rests")
 MOST_COLUMNS = 3  # that a latent is said to be tied to
 
 
@@ -178,16 +178,16 @@ def show(fitted: Fit, console: Console | None = None) -> None:
     table = Table(title="Each latent", title_justify="left", caption_justify="left")
     table.caption = (
         "again: |correlation| with a fit from another seed; halves: with fits to half of the rows, the lower; rivals: "
-        "with models that might have been taken as well."
+        "with models that might have been taken as well; rests: share of rows."
     )
-    for name in ("latent", "verdict", *NUMBERS, "rests", "known", "tied to"):
-        table.add_column(name, justify="right" if name in (*NUMBERS, "rests") else "left")
+    shown = [name for name in NUMBERS if any(trust[name] is not None for trust in account["latents"])]
+    for name in ("latent", "verdict", *shown, "known", "tied to"):
+        table.add_column(name, justify="right" if name in shown else "left")
     for i, trust in enumerate(account["latents"]):
         table.add_row(
             f"z{i}",
             trust["verdict"],
-            *(_number(trust[name]) for name in NUMBERS),
-            "" if trust["rests"] is None else f"{100 * trust['rests']:.0f} %",
+            *(_number(trust[name]) for name in shown),
             in_words(trust, i),
             ", ".join(f"{name} {effect:+.2f}" for name, effect in list(trust["columns"].items())[:MOST_COLUMNS]),
             style=COLOURS.get(trust["verdict"], ""),

@@ -5,7 +5,7 @@
    a nonlinear model explains held-out rows no better, the linear one is taken.
 3. Among nonlinear ones the better held-out log-likelihood wins; where these are close, the simpler one. Latents that
    rest have densities without a bound, so a model in which they rest, and whose restarts agree, need not be as close.
-   One whose own restarts disagree counts only if no latent of the others comes back.
+   One whose own restarts disagree counts only if those of all others do, too.
 4. The one that is taken is fitted again: from another seed, and to two halves of the rows. Each latent is judged by
    whether it comes back.
 5. The number of latents is where the spectrum falls to the level of noise. Where it falls nowhere and columns are many,
@@ -60,10 +60,10 @@ LOOKED_AT = 3000  # rows of each half on which numbers of latents are compared
 LOOKING = 0.2  # of the time, for that
 TIMES = 3  # that rows are halved, for each number, and that a linear model is fitted again
 MISSES = 2  # numbers in a row whose latents do not come back, before larger ones are given up
-LEAST_GAIN = 0.01  # nats a row
+LEAST_GAIN = 0.02  # nats a row: less does not count
 CONFIRMING = 3  # fits of a trained model that is taken, after all were tried
 DRAWS = 200  # of other held-out rows, to see which model would be taken then
-UNLIKELY = 0.05  # a model that is taken less often is no rival
+UNLIKELY = 0.1  # a model that is taken less often is no rival
 LATE = "there is not the time to train it"
 LONGEST = 1.5  # turns that a fit may take after all
 SAMPLED = (0.01, 0.03)  # of the steps, to see how long all would take
@@ -197,7 +197,8 @@ class Search:
     tried, reasons, verdict : as `Identify` has them.
     again, halves, rivals : (n,) |correlations| of its latents with their partners in other fits, and in models that
         might have been taken as well; NaN where these failed, or where there is none.
-    expected : MCC to expect between this and an independent run.
+    expected : MCC to expect between this and an independent run that takes the same model: the mean of what fits from
+        other seeds and restarts show.
     """
 
     def __init__(self, asked: Asked, Y: FloatArray, u: Any, seed: int, seconds: float) -> None:
@@ -225,23 +226,13 @@ class Search:
         self.n = self._number([f for f in families if f.linear])
         for family in (f for f in families if f.linear):
             self._try(family)
-        trained = [] if self._is_exact() else [f for f in families if not f.linear]
-        if self.asked.model == "auto" and self.n == self.Y.shape[1]:
-            trained = [f for f in trained if not f.wide]
+        trained = [] if self._is_exact() else self._trained([f for f in families if not f.linear])
         self.turn = (self.end - time.monotonic()) / (len(trained) + CONFIRMING)  # seconds of a fit
         for family in trained:
             self._try(family)
-        found = self._choose()
-        self.first = chosen = found.chosen.name
-        self._confirm(chosen)
-        if found.top is not found.best and not (self._lowest() >= STABLE).any():
-            self.reasons.append(
-                f"No latent of {chosen} comes back in other fits, so {found.top.name} is taken, which explains rows "
-                "better."
-            )
-            chosen = found.top.name
-            self._confirm(chosen)
+        chosen = self._choose().chosen.name
         self.tried.sort(key=lambda t: t.name != chosen)
+        self._confirm(chosen)
         self._compare(chosen)
         self._judge()
 
@@ -254,6 +245,20 @@ class Search:
                 raise DataError(f"{family.name} needs the auxiliary variable u: pass it as y.")
             return [family]
         return [f for f in FAMILIES if self.u is not None or not f.given_u]
+
+    def _trained(self, families: list[Family]) -> list[Family]:
+        """Return those that make sense: of few directions among many, or of all."""
+        if self.asked.model != "auto":
+            return families
+        if self.n == self.Y.shape[1]:
+            return [f for f in families if not f.wide]
+        if self.n == fall(self.variances):
+            return families
+        self.reasons.append(
+            "No nonlinear mixture of the first directions alone was tried: they are a projection, which may fold what "
+            "lies beyond them."
+        )
+        return [f for f in families if f.wide]
 
     def directions_of(self, family: Family) -> FloatArray:
         """Return the directions (r, w) of Y whose coordinates a family is given: all, or the first principal ones."""
@@ -437,20 +442,30 @@ class Search:
                 f"but its restarts agree at {found.top.agreement:.2f} only."
             )
         self.reasons.append(_why(found))
+        if found.chosen.given_u:
+            self._count_values(found.chosen.name)
         return found
+
+    def _count_values(self, name: str) -> None:
+        """Say where u has fewer values than the theorem asks for, with a mean and a variance of every latent."""
+        values = getattr(getattr(self.models[name], "auxiliary_", None), "n_groups", 0)
+        if 0 < values < 2 * self.n + 1:
+            self.reasons.append(
+                f"u has {values} different values. That every latent of {self.n} can be told needs {2 * self.n + 1}; "
+                f"{values} are enough for {(values - 1) // 2} latents."
+            )
 
     def _chances(self, chosen: str) -> dict[str, float]:
         """Return how often each model would be taken if other rows had been held out: rows are drawn anew."""
         if self.nothing or self._is_exact():
             return {chosen: 1.0}
-        switched = chosen != self.first
         rng, size, counts = np.random.default_rng(self.seed + 3), len(self.held), dict.fromkeys(self.gains, 0)
         valid = [t for t in self.tried if t.name in self.gains]
         for _ in range(DRAWS):
             rows = rng.integers(size, size=size)
             gains = {name: gain[rows] for name, gain in self.gains.items()}
             found = pick([t.on(gains[t.name]) for t in valid], gains)
-            counts[chosen if found is None else (found.top if switched else found.chosen).name] += 1
+            counts[chosen if found is None else found.chosen.name] += 1
         return {name: count / DRAWS for name, count in counts.items() if count}
 
     # -- whether it comes back ------------------------------------------------------
@@ -487,14 +502,12 @@ class Search:
             found.append(np.abs(match(z, theirs).correlations))
         weights = np.array([chances[other] for other in rivals])
         self.rivals = weights @ np.array(found) / weights.sum() if rivals else np.full(self.n, np.nan)
-        own = [float(self.again.mean()), self.model.stability_.score]
-        same = float(np.mean([value for value in own if np.isfinite(value)])) if np.isfinite(own[0]) else np.nan
-        chance = chances.get(name, 0.0)
-        self.expected = same if not rivals else chance * same + (1 - chance) * float(self.rivals.mean())
+        both = [float(self.again.mean()), self.model.stability_.score]
+        self.expected = both[0] if np.isnan(both[1]) else float(np.mean(both))
         if rivals:
             self.reasons.append(
                 f"{listed(rivals)} might have been taken as well (in {100 * weights.sum():.0f} % of draws of other "
-                f"held-out rows): its latents correlate with these by {self.rivals.mean():.2f} on average."
+                f"held-out rows), with latents that correlate with these by {self.rivals.mean():.2f} on average."
             )
 
     def _judge(self) -> None:

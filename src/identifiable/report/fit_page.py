@@ -58,7 +58,7 @@ def fit_page(account: Account, name: str, pictures: Sequence[Pictures] = ()) -> 
         _reading(),
     ]
     return Page(
-        title=HEADINGS[account["verdict"]],
+        title=_heading(account),
         sections=[section for section in sections if section is not None],
         kicker=f"identifiable · {name}",
         question=f"{_family(account)} {_counted(account)}",
@@ -82,6 +82,11 @@ def in_words(trust: Mapping[str, Any], i: int) -> str:
     if others:
         return f"only together with {listed(others)}"
     return "up to sign, scale and shift" if trust["verdict"] == "stable" else "doubtful: it comes back in part"
+
+
+def _heading(account: Account) -> str:
+    none = all(trust["verdict"] != "stable" for trust in account["latents"])
+    return "No latent comes back surely" if account["verdict"] == "doubtful" and none else HEADINGS[account["verdict"]]
 
 
 def _family(account: Account) -> str:
@@ -304,6 +309,7 @@ def _reading() -> Section:
         "is that the assumptions above hold for your data.",
         "Sign, scale and shift of a latent are arbitrary, and so is the order of the latents.",
         f"Stable: all these correlations are {STABLE} or more; doubtful: {DOUBTFUL} or more. Another run: the mean "
-        "correlation to expect with the latents of an independent fit, on rows that neither has seen.",
+        "correlation to expect with the latents of an independent fit that takes the same model, on rows that neither "
+        "has seen.",
     ]
     return Section("reading", "How to read this page", render("reading.html", lines=lines, notes=""))
