@@ -1,5 +1,7 @@
 """Identify: the right family where one is right, nothing where nothing is, and every number in the user's units."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +13,7 @@ from identifiable import DataError, Identify, OutOfTimeError, load, save
 from identifiable.data import make_gmm, make_pdgmm, make_segments
 from identifiable.identify import Units
 from identifiable.metrics import mcc
-from identifiable.search import Tried, pick
+from identifiable.search import FAMILIES, Search, Tried, pick
 from identifiable.train import Plan, minimise, time_limit
 
 QUIET = {"random_state": 0, "verbose": 0}
@@ -197,3 +199,82 @@ def test_bad_parameters_get_one_clear_error(sparse, parameter, value, words):
 def test_too_few_rows_are_refused(sparse):
     with pytest.raises(DataError, match="At least 100 rows are needed"):
         Identify(**QUIET).fit(sparse.x[:50])
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """Two latents of two clusters each, and fourteen Gaussian directions that fall slowly: no gap in the spectrum."""
+    rng = np.random.default_rng(0)
+    z = rng.choice([-1.0, 1.0], size=(1200, 2)) * [1, 1.5] + 0.3 * rng.normal(size=(1200, 2))
+    parts = np.c_[z / z.std(0), rng.normal(size=(1200, 14))] * np.r_[1.0, 0.9, 0.7 * 0.85 ** np.arange(14)]
+    return z, parts @ np.linalg.qr(rng.normal(size=(16, 16)))[0]
+
+
+def test_where_stability_breaks_is_the_number_of_latents(wide):
+    z, x = wide
+    model = Identify(model="FactorialUnmixing", alike=True, **QUIET).fit(x)
+    assert model.n_latents_ in (2, 3)  # one Gaussian direction beside the two can be told from them
+    assert "fall nowhere by much" in model.reasons_[0]
+    found = np.abs(np.corrcoef(z.T, model.transform(x).T)[:2, 2:])
+    assert found.max(1).min() > 0.98
+    assert model.inverse_transform(model.transform(x)).shape == x.shape
+
+
+def test_a_projection_is_not_unbent(wide):
+    """Of the first directions of many only linear models are tried, and models of all columns."""
+    model = Identify(2, alike=True, seconds=5, **QUIET).fit(wide[1])
+    assert {t.name for t in model.tried_} == {"SparseUnmixing", "FactorialUnmixing", "VaDE"}
+    assert any("a projection, which may fold" in reason for reason in model.reasons_)
+    assert model.units_.vectors.shape == (16, 2)
+
+
+def test_a_model_of_all_columns(wide, monkeypatch):
+    vade = replace(FAMILIES[-1], steps=lambda n: {"pretrain_steps": 100, "max_steps": 100})
+    monkeypatch.setattr("identifiable.search.FAMILIES", (vade,))
+    model = Identify(2, model="VaDE", alike=True, n_restarts=1, **QUIET).fit(wide[1])
+    assert model.transform(wide[1]).shape == (1200, 2)
+    assert 2 < model.units_.vectors.shape[1] <= 16
+    assert np.isfinite(model.tried_[0].gain)
+
+
+def test_columns_that_few_rows_use_do_not_stop_a_fit(wide):
+    """They may be constant in a half of the rows; coordinates along principal directions are not."""
+    rare = np.zeros((1200, 1))
+    rare[:2] = 1.0
+    model = Identify(2, model="FactorialUnmixing", alike=True, **QUIET).fit(np.c_[wide[1], rare])
+    assert np.isfinite([t.halves for t in model.trust_]).all()
+
+
+def test_columns_that_are_alike_keep_one_scale():
+    x = np.random.default_rng(0).normal(size=(500, 3)) * [1, 2, 3]
+    none = np.zeros(3, dtype=bool)
+    np.testing.assert_allclose(Units.of(x, none).into(x).std(0), 1)
+    alike = Units.of(x, none, alike=True)
+    np.testing.assert_allclose(alike.into(x).std(0) / x.std(0), 1 / alike.scale[0])
+    np.testing.assert_allclose(alike.back(alike.into(x)), x)
+
+
+def searched(pool, rows=400):
+    search = object.__new__(Search)
+    search.tried, search.seed, search.nothing, search.held = pool, 0, False, np.arange(rows)
+    rng = np.random.default_rng(1)
+    search.gains = {t.name: t.gain + 0.2 * rng.normal(size=rows) for t in pool}
+    search.models = {}
+    return search
+
+
+def test_models_that_might_have_been_taken_are_rivals():
+    close = searched([tried("IFlow", 2.2), tried("GMMFlow", 2.32)])
+    chances = close._chances("IFlow")
+    assert sum(chances.values()) == pytest.approx(1)
+    assert 0.1 < chances["GMMFlow"] < 0.9
+    far = searched([tried("IFlow", 2.2), tried("GMMFlow", 1.0)])
+    assert far._chances("IFlow") == {"IFlow": 1.0}
+
+
+def test_too_few_values_of_u_are_named():
+    s = make_segments(1000, n=3, segments=4, layers=1, random_state=0)
+    model = Identify(model="SegmentUnmixing", **QUIET).fit(s.x, s.u)
+    words = next(reason for reason in model.reasons_ if "different values" in reason)
+    assert "u has 4 different values" in words
+    assert "needs 7; 4 are enough for 1 latents" in words

@@ -636,3 +636,14 @@ def test_a_table_wider_than_its_drawn_rows_has_at_least_their_rank(monkeypatch):
 def test_describe_refuses_what_read_table_refuses():
     with pytest.raises(DataError, match="'x0': 1 missing value"):
         describe(Sample(x=np.array([[np.nan], [1.0]])))
+
+
+@pytest.mark.parametrize("shape", [(5, 4, 3), (5, 4, 3, 3), (5, 4, 3, 1)])
+def test_arrays_of_images_become_rows_of_pixels(shape, tmp_path):
+    images = np.random.default_rng(0).normal(size=shape)
+    np.save(tmp_path / "a.npy", images)
+    np.savez(tmp_path / "b.npz", images=images, labels=np.arange(5))
+    for source in (images, tmp_path / "a.npy", tmp_path / "b.npz"):
+        s = read_table(source)
+        assert s.image_shape == shape[1:]
+        np.testing.assert_array_equal(s.x.reshape(shape), images)
