@@ -205,7 +205,8 @@ def test_too_few_rows_are_refused(sparse):
 def wide():
     """Two latents of two clusters each, and fourteen Gaussian directions that fall slowly: no gap in the spectrum."""
     rng = np.random.default_rng(0)
-    z = rng.choice([-1.0, 1.0], size=(1200, 2)) * [1, 1.5] + 0.3 * rng.normal(size=(1200, 2))
+    side = rng.choice([0, 1], size=(1200, 2))
+    z = 3.0 * side + np.where(side, 0.2, 0.8) * rng.normal(size=(1200, 2))
     parts = np.c_[z / z.std(0), rng.normal(size=(1200, 14))] * np.r_[1.0, 0.9, 0.7 * 0.85 ** np.arange(14)]
     return z, parts @ np.linalg.qr(rng.normal(size=(16, 16)))[0]
 

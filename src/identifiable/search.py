@@ -515,8 +515,7 @@ class Search:
         if self.nothing:
             self.verdict = "nothing identifiable"
         elif np.isnan(lowest).any() or judge(float(lowest.min())) != "stable":
-            unchecked = np.isnan(lowest).any()
-            self.verdict = "doubtful" if unchecked or (lowest >= DOUBTFUL).any() else "nothing identifiable"
+            self.verdict = "doubtful"
             come_back = int((lowest >= STABLE).sum())
             self.reasons.append(f"{come_back} of {self.n} latents come back in other fits.")
         else:
