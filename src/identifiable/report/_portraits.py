@@ -25,11 +25,11 @@ RADIUS, NODE = 110.0, 15.0  # of the circle of latents, and of a latent
 
 
 def histogram(counts: Sequence[int], low: float, high: float, label: str) -> Markup:
-    """Draw counts of values in equal bins from low to high."""
-    most, step = max(counts), WIDE / len(counts)
+    """Draw counts of values in equal bins from low to high, as square roots: a spike must not hide the rest."""
+    step, heights = WIDE / len(counts), HIGH * np.sqrt(np.asarray(counts) / max(counts))
     bars = [
-        tag("rect", x=i * step, y=HIGH - HIGH * c / most, width=step - 0.8, height=HIGH * c / most, class_="fill")
-        for i, c in enumerate(counts)
+        tag("rect", x=i * step, y=HIGH - h, width=step - 0.8, height=h, class_="fill")
+        for i, h in enumerate(heights.tolist())
     ]
     ends = [
         tag("text", mark(float(f"{low:.2g}")), x=0, y=HIGH + 15),

@@ -175,7 +175,7 @@ def _portraits(account: Account, pictures: Sequence[Pictures]) -> Section:
             drawings.append(bars(dict(list(trust["columns"].items())[:DRAWN]), f"What {name} does to columns"))
         mark = MARKS[trust["verdict"]]
         portraits.append({"name": name, "verdict": trust["verdict"], "mark": mark, "drawings": drawings})
-    lead = "How the values of each latent are spread over the rows, and "
+    lead = "How the values of each latent are spread over the rows (square roots of counts), and "
     if pictures:
         lead += (
             "what a row looks like as it moves from its 5th to its 95th percentile, all others at their medians. "
