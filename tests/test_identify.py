@@ -38,7 +38,18 @@ def test_an_affine_mixture_of_latents_that_rest_is_seen_at_once(sparse, found):
     assert {t.verdict for t in model.trust_} == {"stable"}
     assert mcc(sparse.z, model.transform(frame)) > 0.999
     assert not any(t.name in ("PDGMM", "GMMFlow") for t in model.tried_)
-    assert any("Affine mixtures do this" in reason for reason in model.reasons_)
+    assert any("3 of 3 latents rest exactly on flats" in reason for reason in model.reasons_)
+
+
+def test_a_column_of_noise_beside_it_changes_nothing(sparse):
+    """A latent that never rests is not found; those that do are."""
+    x = np.c_[sparse.x, np.random.default_rng(0).normal(size=1000)]
+    model = Identify(**QUIET).fit(x)
+    assert type(model.model_).__name__ == "SparseUnmixing"
+    found = np.abs(np.corrcoef(sparse.z.T, model.transform(x).T)[:3, 3:]).max(1)
+    assert found.min() > 0.999
+    assert sorted(t.verdict for t in model.trust_).count("stable") >= 3
+    assert any("3 of 4 latents rest exactly on flats" in reason for reason in model.reasons_)
 
 
 def test_units_are_those_of_the_table(found):
@@ -257,7 +268,7 @@ def test_columns_that_are_alike_keep_one_scale():
 
 def searched(pool, rows=400):
     search = object.__new__(Search)
-    search.tried, search.seed, search.nothing, search.held = pool, 0, False, np.arange(rows)
+    search.tried, search.seed, search.nothing, search.held, search.n = pool, 0, False, np.arange(rows), 3
     rng = np.random.default_rng(1)
     search.gains = {t.name: t.gain + 0.2 * rng.normal(size=rows) for t in pool}
     search.models = {}

@@ -1,7 +1,7 @@
 """Which model and how many latents, without a truth: held-out likelihood, and what comes back in other fits.
 
 1. A single Gaussian has no axes. If no model explains held-out rows better than it, nothing can be identified.
-2. Linear models come first. Where all latents rest exactly on flats, which no other mixing makes by accident, or where
+2. Linear models come first. Where most latents rest exactly on flats, which no other mixing makes by accident, or where
    a nonlinear model explains held-out rows no better, the linear one is taken.
 3. Among nonlinear ones the better held-out log-likelihood wins; where these are close, the simpler one. Latents that
    rest have densities without a bound, so a model in which they rest, and whose restarts agree, need not be as close.
@@ -407,9 +407,12 @@ class Search:
         return _part(usual, min(1.0, share))
 
     def _is_exact(self) -> bool:
-        """Whether all latents rest exactly on flats, as they do after an affine mixing and no other."""
+        """Whether most latents rest exactly on flats, as they do after an affine mixing and no other."""
+        return 2 * self._at_rest() > self.n
+
+    def _at_rest(self) -> int:
         sparse: Any = self.models.get("SparseUnmixing")
-        return sparse is not None and sparse.n_found_ == self.n
+        return 0 if sparse is None else int(sparse.n_found_)
 
     def _choose(self) -> "Pick":
         """Return the model to take, and tell why."""
@@ -428,8 +431,8 @@ class Search:
             return Pick(top, top, top)
         if self._is_exact():
             self.reasons.append(
-                f"SparseUnmixing: all {self.n} latents rest exactly on flats in many rows. Affine mixtures do this; "
-                "nonlinear ones do not, so none was tried."
+                f"SparseUnmixing: {self._at_rest()} of {self.n} latents rest exactly on flats in many rows. Affine "
+                "mixtures do this; nonlinear ones do not, so none was tried."
             )
             sparse = next(t for t in valid if t.name == "SparseUnmixing")
             return Pick(sparse, sparse, sparse)
