@@ -109,6 +109,8 @@ def test_a_folder_that_is_no_fit_is_refused(done, tmp_path):
 
 def test_the_commands(done, messy, tmp_path):
     out = tmp_path / "run"
+    out.mkdir()
+    (out / "history.csv").write_text("of an earlier fit")
     made = RUNNER.invoke(app, ["fit", str(messy), "-o", str(out), "--model", "SparseUnmixing", "--time", "1m"])
     assert made.exit_code == 0, made.output
     assert "Identified." in made.output
@@ -125,6 +127,26 @@ def test_the_commands(done, messy, tmp_path):
         assert len(pd.read_csv(tmp_path / written)) == 1200
     assert RUNNER.invoke(app, ["sample", str(out), "-n", "7", "-o", str(tmp_path / "s.csv")]).exit_code == 0
     assert len(pd.read_csv(tmp_path / "s.csv")) == 7
+
+
+@pytest.mark.parametrize("channels", [(), (3,)])
+def test_rows_that_are_pictures(tmp_path, channels):
+    rng = np.random.default_rng(0)
+    side = rng.choice([0, 1], size=(400, 2))
+    z = 3.0 * side + np.where(side, 0.2, 0.8) * rng.normal(size=(400, 2))
+    pictures = (z @ rng.normal(size=(2, 16 * 3 ** len(channels)))).reshape(400, 4, 4, *channels)
+    np.save(tmp_path / "p.npy", pictures + 0.01 * rng.normal(size=pictures.shape))
+    made = fit(tmp_path / "p.npy", tmp_path / "run", model="FactorialUnmixing", verbose=0)
+    assert made.account["data"]["picture"] == [4, 4, *channels]
+    assert (
+        made.account["data"]["seen"][1]
+        == f"Every row is a picture of {' x '.join(map(str, (4, 4, *channels)))} pixels."
+    )
+    assert made.model.n_latents_ == 2
+    assert np.ptp(made.model.units_.scale) == 0  # one scale for all pixels
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 4
+    assert "tied to" not in RUNNER.invoke(app, ["check", str(tmp_path / "run")]).output
 
 
 @pytest.mark.parametrize(

@@ -181,15 +181,18 @@ def show(fitted: Fit, console: Console | None = None) -> None:
         "with models that might have been taken as well; rests: share of rows."
     )
     shown = [name for name in NUMBERS if any(trust[name] is not None for trust in account["latents"])]
-    for name in ("latent", "verdict", *shown, "known", "tied to"):
+    named = account["data"]["picture"] is None
+    for name in ("latent", "verdict", *shown, "known", *(["tied to"] if named else [])):
         table.add_column(name, justify="right" if name in shown else "left")
     for i, trust in enumerate(account["latents"]):
+        strongest = list(trust["columns"].items())[:MOST_COLUMNS]
+        tied = ", ".join(f"{name} {effect:+.2f}" for name, effect in strongest)
         table.add_row(
             f"z{i}",
             trust["verdict"],
             *(_number(trust[name]) for name in shown),
             in_words(trust, i),
-            ", ".join(f"{name} {effect:+.2f}" for name, effect in list(trust["columns"].items())[:MOST_COLUMNS]),
+            *([tied] if named else []),
             style=COLOURS.get(trust["verdict"], ""),
         )
     console.print(table)
@@ -220,6 +223,7 @@ def _account(model: Identify, seen: Look, z: FloatArray) -> dict[str, Any]:
             "columns used": list(seen.sample.columns or ()),
             "left out": dict(seen.left_out),
             "u": list(seen.u),
+            "picture": None if seen.picture is None else list(seen.picture),
             "seen": list(seen.words),
         },
         "parameters": {k: v for k, v in model.get_params().items() if v is None or isinstance(v, int | float | str)},
