@@ -3,7 +3,7 @@
 # make docs   builds the documentation, docs/_build/html/index.html; a warning is an error
 PYTHON ?= python3
 TORCH  ?= torch==2.13.0
-JOBS   ?= 2
+JOBS   ?= 3
 BIN    := .venv/bin
 
 .PHONY: demo test lint docs check browser clean

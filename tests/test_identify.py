@@ -95,7 +95,7 @@ def test_gaussian_noise_has_nothing_to_identify():
     """Whatever is tried and however little time there is: no model beats a Gaussian, and no latent is called stable."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(800, 3)) @ rng.normal(size=(3, 3))
-    model = Identify(seconds=20, **QUIET).fit(x)
+    model = Identify(seconds=8, **QUIET).fit(x)
     assert model.verdict_ == "nothing identifiable"
     assert {t.verdict for t in model.trust_} == {"unstable"}
     assert model.fit_status_ == "unstable"
@@ -104,7 +104,7 @@ def test_gaussian_noise_has_nothing_to_identify():
 
 def test_clusters_are_taken_for_clusters():
     s = make_gmm(2000, n=3, components=4, layers=1, random_state=0)
-    model = Identify(seconds=30, **QUIET).fit(s.x)
+    model = Identify(seconds=8, **QUIET).fit(s.x)
     assert type(model.model_).__name__ == "FactorialUnmixing"
     assert mcc(s.z, model.transform(s.x)) > 0.98
 
