@@ -67,6 +67,7 @@ UNLIKELY = 0.1  # a model that is taken less often is no rival
 LATE = "there is not the time to train it"
 LONGEST = 1.5  # turns that a fit may take after all
 SAMPLED = (0.01, 0.03)  # of the steps, to see how long all would take
+CAUTION = 0.7  # of a turn: the first steps are not the slowest
 LEAST_STEPS = 0.2  # of the steps: with fewer, a fit says little
 
 
@@ -398,10 +399,10 @@ class Search:
             with time_limit(self.turn):
                 self._built(family, self.n, _part(usual, share), self.seed).fit(*self._rows(family, self.train))
             seconds.append(time.monotonic() - start)
-            if seconds[0] / share < self.turn:
+            if seconds[0] / share < CAUTION * self.turn:
                 return usual
         slope = max((seconds[1] - seconds[0]) / (SAMPLED[1] - SAMPLED[0]), 1e-9)  # seconds of all steps
-        share = (self.turn - max(seconds[0] - SAMPLED[0] * slope, 0.0)) / slope
+        share = (CAUTION * self.turn - max(seconds[0] - SAMPLED[0] * slope, 0.0)) / slope
         if share < LEAST_STEPS:
             raise OutOfTimeError(LATE)
         return _part(usual, min(1.0, share))
@@ -482,7 +483,7 @@ class Search:
         others = [rng.permutation(self.rest)[:many] for _ in range(TIMES if family.linear else 1)]
         held = self._rows(family, self.held)[0]
         z, found, faults = self.model.transform(held), [], []
-        for seed, part in enumerate([*np.array_split(self.train, 2), *others], start=1):
+        for seed, part in enumerate([*others, *np.array_split(self.train, 2)], start=1):
             try:
                 other = self._fit(family, part, self.seed + seed).transform(held)
                 found.append(np.abs(match(z, other).correlations))
@@ -491,7 +492,7 @@ class Search:
                 found.append(np.full(self.n, np.nan))
         if faults:
             self.reasons.append(f"{len(faults)} of the {len(found)} fits that confirm it did not end well: {faults[0]}")
-        self.again, self.halves = np.mean(found[2:], axis=0), np.min(found[:2], axis=0)
+        self.again, self.halves = np.mean(found[:-2], axis=0), np.min(found[-2:], axis=0)
         self.rivals = np.full(self.n, np.nan)
 
     def _compare(self, name: str) -> None:
