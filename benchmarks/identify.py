@@ -137,7 +137,8 @@ def jobs_of(args):
         for seed in range(args.first_seed, args.first_seed + args.seeds)
         if method in args.methods and method in ("Identify", *given.get(law, plain))
     ]
-    runs = [("real", table, "Identify", seed, args.minutes * 60) for table in args.real for seed in (0, 1)]
+    two = (args.first_seed, args.first_seed + 1)
+    runs = [("real", table, "Identify", seed, args.minutes * 60) for table in args.real for seed in two]
     return list(dict.fromkeys(runs + law_jobs))
 
 

@@ -98,7 +98,7 @@ def fit(
     else:
         (folder / HISTORY).unlink(missing_ok=True)  # of an earlier fit
     store.write_bytes(folder / ACCOUNT, (json.dumps(account, indent=1) + "\n").encode())
-    fit_page(account, _name(source), _pictures(found, seen)).write(folder / PAGE)
+    fit_page(account, _name(source), _pictures(found, seen, z)).write(folder / PAGE)
     return Fit(folder, found, account)
 
 
@@ -106,12 +106,11 @@ def _name(source: object) -> str:
     return Path(source).name if isinstance(source, str | os.PathLike) else "a table"
 
 
-def _pictures(model: Identify, seen: Look) -> list[Pictures]:
+def _pictures(model: Identify, seen: Look, z: FloatArray) -> list[Pictures]:
     """Return pictures along each latent, where rows are pictures; the other latents are at their medians."""
     if seen.picture is None or seen.background is None:
         return []
     x = seen.sample.x
-    z = model.transform(pd.DataFrame(x, columns=list(seen.sample.columns or ())))
     middle, found = np.median(z, axis=0), []
     dark, bright = float(min(0.0, x.min())), float(x.max())
     scale = dict(zip(seen.sample.columns or (), x.std(axis=0).tolist(), strict=True))

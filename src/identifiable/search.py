@@ -231,7 +231,7 @@ class Search:
         self.turn = (self.end - time.monotonic()) / (len(trained) + CONFIRMING)  # seconds of a fit
         for family in trained:
             self._try(family)
-        chosen = self._choose().chosen.name
+        chosen = self._choose()
         self.tried.sort(key=lambda t: t.name != chosen)
         self._confirm(chosen)
         self._compare(chosen)
@@ -275,16 +275,16 @@ class Search:
         y = self.Y[rows] @ self.directions_of(family)
         return (y, self.u.iloc[rows] if hasattr(self.u, "iloc") else self.u[rows]) if family.given_u else (y,)
 
-    def _built(self, family: Family, n: int, steps: Mapping[str, int], seed: int) -> LatentModel:
+    def _built(self, family: Family, steps: Mapping[str, int], seed: int) -> LatentModel:
         options: dict[str, Any] = {"random_state": seed, "device": self.asked.device, "verbose": 0, **steps}
         if self.asked.n_restarts is not None:
             options["n_restarts"] = self.asked.n_restarts
-        return family.build(n, **options)
+        return family.build(self.n, **options)
 
     def _fit(self, family: Family, rows: NDArray[np.int64], seed: int) -> LatentModel:
         """Fit a family to these rows, in the time that is left."""
         with time_limit(self.end - time.monotonic()):
-            return self._built(family, self.n, self.steps.get(family.name, {}), seed).fit(*self._rows(family, rows))
+            return self._built(family, self.steps.get(family.name, {}), seed).fit(*self._rows(family, rows))
 
     def _gain(self, family: Family, model: Any) -> FloatArray:
         """Return by how much a model explains each held-out row better than a Gaussian with n latents, in nats."""
@@ -397,7 +397,7 @@ class Search:
         for share in SAMPLED:
             start = time.monotonic()
             with time_limit(self.turn):
-                self._built(family, self.n, _part(usual, share), self.seed).fit(*self._rows(family, self.train))
+                self._built(family, _part(usual, share), self.seed).fit(*self._rows(family, self.train))
             seconds.append(time.monotonic() - start)
             if seconds[0] / share < CAUTION * self.turn:
                 return usual
@@ -415,8 +415,8 @@ class Search:
         sparse: Any = self.models.get("SparseUnmixing")
         return 0 if sparse is None else int(sparse.n_found_)
 
-    def _choose(self) -> "Pick":
-        """Return the model to take, and tell why."""
+    def _choose(self) -> str:
+        """Return the name of the model to take, and tell why."""
         valid = [t for t in self.tried if np.isfinite(t.gain)]
         if not valid:
             notes = listed([f"{t.name}: {t.note}" for t in self.tried], "; ")
@@ -429,14 +429,13 @@ class Search:
                 f"Nothing identifiable: no model explains held-out rows better than a single Gaussian (the best, "
                 f"{top.name}, by {top.gain:+.3f} ± {top.error:.3f} nats a row), and a Gaussian has no axes of its own."
             )
-            return Pick(top, top, top)
+            return top.name
         if self._is_exact():
             self.reasons.append(
                 f"SparseUnmixing: {self._at_rest()} of {self.n} latents rest exactly on flats in many rows. Affine "
                 "mixtures do this; nonlinear ones do not, so none was tried."
             )
-            sparse = next(t for t in valid if t.name == "SparseUnmixing")
-            return Pick(sparse, sparse, sparse)
+            return "SparseUnmixing"
         late = [t.name for t in self.tried if t.note == LATE]
         if late:
             self.reasons.append(f"Not tried, as there was not the time to train it: {', '.join(late)}. Give it more.")
@@ -448,7 +447,7 @@ class Search:
         self.reasons.append(_why(found))
         if found.chosen.given_u:
             self._count_values(found.chosen.name)
-        return found
+        return found.chosen.name
 
     def _count_values(self, name: str) -> None:
         """Say where u has fewer values than the theorem asks for, with a mean and a variance of every latent."""
@@ -481,8 +480,8 @@ class Search:
         self._say(f"fitting {name} again: from other seeds, and to both halves of the rows")
         rng, many = np.random.default_rng(self.seed + 2), int(AGAIN * len(self.train))
         others = [rng.permutation(self.rest)[:many] for _ in range(TIMES if family.linear else 1)]
-        held = self._rows(family, self.held)[0]
-        z, found, faults = self.model.transform(held), [], []
+        held, z = self._rows(family, self.held)[0], self._latents_of(name)
+        found, faults = [], []
         for seed, part in enumerate([*others, *np.array_split(self.train, 2)], start=1):
             try:
                 other = self._fit(family, part, self.seed + seed).transform(held)
@@ -493,17 +492,17 @@ class Search:
         if faults:
             self.reasons.append(f"{len(faults)} of the {len(found)} fits that confirm it did not end well: {faults[0]}")
         self.again, self.halves = np.mean(found[:-2], axis=0), np.min(found[-2:], axis=0)
-        self.rivals = np.full(self.n, np.nan)
+
+    def _latents_of(self, name: str) -> FloatArray:
+        """Return the latents of held-out rows, by a model that was tried."""
+        return self.models[name].transform(self._rows(_named(name), self.held)[0])
 
     def _compare(self, name: str) -> None:
         """Compare the latents with those of models that might have been taken as well."""
         chances = self._chances(name)
-        z = self.model.transform(self._rows(_named(name), self.held)[0])
+        z = self._latents_of(name)
         rivals = [other for other, chance in chances.items() if other != name and chance >= UNLIKELY]
-        found = []
-        for other in rivals:
-            theirs = self.models[other].transform(self._rows(_named(other), self.held)[0])
-            found.append(np.abs(match(z, theirs).correlations))
+        found = [np.abs(match(z, self._latents_of(other)).correlations) for other in rivals]
         weights = np.array([chances[other] for other in rivals])
         self.rivals = weights @ np.array(found) / weights.sum() if rivals else np.full(self.n, np.nan)
         both = [float(self.again.mean()), self.model.stability_.score]
