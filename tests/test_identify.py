@@ -271,7 +271,7 @@ def searched(pool, rows=400):
     search.tried, search.seed, search.nothing, search.held, search.n = pool, 0, False, np.arange(rows), 3
     rng = np.random.default_rng(1)
     search.gains = {t.name: t.gain + 0.2 * rng.normal(size=rows) for t in pool}
-    search.models = {}
+    search.fits, search.at_rest = {}, 0
     return search
 
 

@@ -58,7 +58,9 @@ MOST_COLUMNS = 100  # principal directions that a model of many columns is given
 SEEN = 0.95  # of the variance: what is beyond varies in few rows only, and no likelihood of it is to be trusted
 LOOKED_AT = 3000  # rows of each half on which numbers of latents are compared
 LOOKING = 0.2  # of the time, for that
-TIMES = 3  # that rows are halved, for each number, and that a linear model is fitted again
+TIMES = 3  # that rows are halved, for each number
+SEVERAL = 7  # fits of a linear model that is taken, from other seeds
+SETTLING = 0.6  # of the time that is left, for these
 MISSES = 2  # numbers in a row whose latents do not come back, before larger ones are given up
 LEAST_GAIN = 0.02  # nats a row: less does not count
 CONFIRMING = 3  # fits of a trained model that is taken, after all were tried
@@ -170,6 +172,19 @@ class Tried:
 
 
 @dataclass(frozen=True)
+class Fitted:
+    """A model that was fitted to some rows, and the directions (r, w) of Y, found in these, that it is given."""
+
+    model: Any
+    directions: FloatArray
+
+    def latents(self, Y: FloatArray) -> FloatArray:
+        """Return the latents (N, n) of rows Y (N, r)."""
+        z: FloatArray = np.asarray(self.model.transform(Y @ self.directions))
+        return z
+
+
+@dataclass(frozen=True)
 class Asked:
     """What a search is asked for: the number of latents (None: it chooses), a family or "auto", and how to train."""
 
@@ -210,14 +225,13 @@ class Search:
             raise DataError(f"u must have one row per row of X: X has {len(Y)}, u has {len(self.u)}.")
         self.rest, self.held = hold_out(len(Y), seed, fraction=HELD)
         self.train = np.random.default_rng(seed + 1).permutation(self.rest)[:MOST_ROWS]
-        variances, axes = np.linalg.eigh(np.atleast_2d(np.cov(Y[self.train].T)))
-        self.variances, self.axes = variances[::-1], axes[:, ::-1]
+        self.variances = _principal(Y[self.train])[0]
         self.tried: list[Tried] = []
-        self.models: dict[str, LatentModel] = {}
+        self.fits: dict[str, Fitted] = {}
         self.gains: dict[str, FloatArray] = {}  # of every held-out row
         self.reasons: list[str] = []
         self.steps: dict[str, Mapping[str, int]] = {}
-        self.nothing = False
+        self.at_rest, self.nothing = 0, False
 
     def run(self) -> None:
         """Try what makes sense, take one, and fit it again."""
@@ -227,6 +241,8 @@ class Search:
         self.n = self._number([f for f in families if f.linear])
         for family in (f for f in families if f.linear):
             self._try(family)
+        sparse = self.fits.get("SparseUnmixing")
+        self.at_rest = 0 if sparse is None else int(sparse.model.n_found_)
         trained = [] if self._is_exact() else self._trained([f for f in families if not f.linear])
         self.turn = (self.end - time.monotonic()) / (len(trained) + CONFIRMING)  # seconds of a fit
         for family in trained:
@@ -261,18 +277,19 @@ class Search:
         )
         return [f for f in families if f.wide]
 
-    def directions_of(self, family: Family) -> FloatArray:
-        """Return the directions (r, w) of Y whose coordinates a family is given: all, or the first principal ones."""
+    def _directions(self, family: Family, rows: NDArray[np.int64]) -> FloatArray:
+        """Return the directions (r, w) of Y that a family is given: all, or the first principal ones of these rows."""
         r = self.Y.shape[1]
         if self.n == r:
             return np.eye(r)
+        variances, axes = _principal(self.Y[rows])
         if not family.wide:
-            return self.axes[:, : self.n]
-        seen = int(np.searchsorted(self.variances.cumsum(), SEEN * self.variances.sum())) + 1
-        return self.axes[:, : max(self.n, min(seen, MOST_COLUMNS))]
+            return axes[:, : self.n]
+        seen = int(np.searchsorted(variances.cumsum(), SEEN * variances.sum())) + 1
+        return axes[:, : max(self.n, min(seen, MOST_COLUMNS))]
 
-    def _rows(self, family: Family, rows: NDArray[np.int64]) -> tuple[Any, ...]:
-        y = self.Y[rows] @ self.directions_of(family)
+    def _given(self, family: Family, rows: NDArray[np.int64], directions: FloatArray) -> tuple[Any, ...]:
+        y = self.Y[rows] @ directions
         return (y, self.u.iloc[rows] if hasattr(self.u, "iloc") else self.u[rows]) if family.given_u else (y,)
 
     def _built(self, family: Family, steps: Mapping[str, int], seed: int) -> LatentModel:
@@ -281,26 +298,21 @@ class Search:
             options["n_restarts"] = self.asked.n_restarts
         return family.build(self.n, **options)
 
-    def _fit(self, family: Family, rows: NDArray[np.int64], seed: int) -> LatentModel:
-        """Fit a family to these rows, in the time that is left."""
+    def _fit(
+        self, family: Family, rows: NDArray[np.int64], seed: int, steps: Mapping[str, int] | None = None
+    ) -> Fitted:
+        """Fit a family to these rows, along directions that are found in them alone, in the time that is left."""
+        steps = self.steps.get(family.name, {}) if steps is None else steps
+        directions = self._directions(family, rows)
         with time_limit(self.end - time.monotonic()):
-            return self._built(family, self.steps.get(family.name, {}), seed).fit(*self._rows(family, rows))
+            model = self._built(family, steps, seed).fit(*self._given(family, rows, directions))
+        return Fitted(model, directions)
 
-    def _gain(self, family: Family, model: Any) -> FloatArray:
+    def _gain(self, family: Family, fitted: Fitted) -> FloatArray:
         """Return by how much a model explains each held-out row better than a Gaussian with n latents, in nats."""
-        gain: FloatArray = np.asarray(model.score_samples(*self._rows(family, self.held))) - self._reference(family)
+        train, held = (self._given(family, rows, fitted.directions) for rows in (self.train, self.held))
+        gain: FloatArray = np.asarray(fitted.model.score_samples(*held)) - _gaussian(train[0], held[0], self.n)
         return gain
-
-    def _reference(self, family: Family) -> FloatArray:
-        """Return the log-density of held-out rows under a Gaussian with n latents, as this family is given them."""
-        train, held = self._rows(family, self.train)[0], self._rows(family, self.held)[0]
-        scores: FloatArray
-        if train.shape[1] == self.n:
-            law = multivariate_normal(train.mean(0), np.cov(train.T), allow_singular=True)
-            scores = np.atleast_1d(law.logpdf(held))
-        else:
-            scores = FactorAnalysis(self.n, random_state=0).fit(train).score_samples(held)
-        return scores
 
     # -- the number of latents ------------------------------------------------------
 
@@ -352,14 +364,14 @@ class Search:
         """Return the mean agreement of halves, by the linear family that explains held-out rows best; 0 for none."""
         found = [(0.0, 0.0)]  # what a Gaussian explains better than itself
         for family in linear:
-            held, rng = self._rows(family, self.held)[0], np.random.default_rng(self.seed)
+            held, rng = self.Y[self.held], np.random.default_rng(self.seed)
             gains, agreements = [], []
             try:
                 for _ in range(TIMES):
                     halves = np.array_split(rng.permutation(self.train)[: 2 * LOOKED_AT], 2)
                     one, other = (self._fit(family, half, int(rng.integers(2**31))) for half in halves)
                     gains.append(self._gain(family, one).mean())
-                    agreements.append(np.abs(match(one.transform(held), other.transform(held)).correlations).mean())
+                    agreements.append(_partners(one.latents(held), other.latents(held)).mean())
             except (DataError, FitFailedError):
                 continue
             found.append((float(np.mean(gains)), float(np.mean(agreements))))
@@ -375,12 +387,12 @@ class Search:
             if not family.linear:
                 self.steps[family.name] = self._paced(family)
             with time_limit(np.inf if family.linear else LONGEST * self.turn):
-                model = self._fit(family, self.train, self.seed)
-            gain = self._gain(family, model)
-            agreement = model.stability_.score
+                fitted = self._fit(family, self.train, self.seed)
+            gain = self._gain(family, fitted)
+            agreement = fitted.model.stability_.score
             if np.isfinite(gain).all():
                 tried = replace(tried.on(gain), agreement=agreement)
-                self.models[family.name], self.gains[family.name] = model, gain
+                self.fits[family.name], self.gains[family.name] = fitted, gain
             else:
                 tried = replace(tried, note="its likelihood of held-out rows is not finite")
         except OutOfTimeError:
@@ -397,7 +409,7 @@ class Search:
         for share in SAMPLED:
             start = time.monotonic()
             with time_limit(self.turn):
-                self._built(family, _part(usual, share), self.seed).fit(*self._rows(family, self.train))
+                self._fit(family, self.train, self.seed, _part(usual, share))
             seconds.append(time.monotonic() - start)
             if seconds[0] / share < CAUTION * self.turn:
                 return usual
@@ -409,11 +421,7 @@ class Search:
 
     def _is_exact(self) -> bool:
         """Whether most latents rest exactly on flats, as they do after an affine mixing and no other."""
-        return 2 * self._at_rest() > self.n
-
-    def _at_rest(self) -> int:
-        sparse: Any = self.models.get("SparseUnmixing")
-        return 0 if sparse is None else int(sparse.n_found_)
+        return 2 * self.at_rest > self.n
 
     def _choose(self) -> str:
         """Return the name of the model to take, and tell why."""
@@ -432,7 +440,7 @@ class Search:
             return top.name
         if self._is_exact():
             self.reasons.append(
-                f"SparseUnmixing: {self._at_rest()} of {self.n} latents rest exactly on flats in many rows. Affine "
+                f"SparseUnmixing: {self.at_rest} of {self.n} latents rest exactly on flats in many rows. Affine "
                 "mixtures do this; nonlinear ones do not, so none was tried."
             )
             return "SparseUnmixing"
@@ -451,7 +459,7 @@ class Search:
 
     def _count_values(self, name: str) -> None:
         """Say where u has fewer values than the theorem asks for, with a mean and a variance of every latent."""
-        values = getattr(getattr(self.models[name], "auxiliary_", None), "n_groups", 0)
+        values = getattr(getattr(self.fits[name].model, "auxiliary_", None), "n_groups", 0)
         if 0 < values < 2 * self.n + 1:
             self.reasons.append(
                 f"u has {values} different values. That every latent of {self.n} can be told needs {2 * self.n + 1}; "
@@ -474,39 +482,62 @@ class Search:
     # -- whether it comes back ------------------------------------------------------
 
     def _confirm(self, name: str) -> None:
-        """Take a model, and fit its family from another seed, to some of the rows, and to two halves."""
-        family, self.model = _named(name), self.models[name]
-        self.directions = self.directions_of(family)
+        """Take a model, and fit its family again: from other seeds, and to two halves of the rows."""
         self._say(f"fitting {name} again: from other seeds, and to both halves of the rows")
-        rng, many = np.random.default_rng(self.seed + 2), int(AGAIN * len(self.train))
-        others = [rng.permutation(self.rest)[:many] for _ in range(TIMES if family.linear else 1)]
-        held, z = self._rows(family, self.held)[0], self._latents_of(name)
-        found, faults = [], []
-        for seed, part in enumerate([*others, *np.array_split(self.train, 2)], start=1):
-            try:
-                other = self._fit(family, part, self.seed + seed).transform(held)
-                found.append(np.abs(match(z, other).correlations))
-            except (OutOfTimeError, FitFailedError, DataError) as error:
-                faults.append(str(error))
-                found.append(np.full(self.n, np.nan))
-        if faults:
-            self.reasons.append(f"{len(faults)} of the {len(found)} fits that confirm it did not end well: {faults[0]}")
-        self.again, self.halves = np.mean(found[:-2], axis=0), np.min(found[-2:], axis=0)
+        family, rng = _named(name), np.random.default_rng(self.seed + 2)
+        if family.linear:
+            again = self._settle(family, rng)
+        else:
+            some = rng.permutation(self.rest)[: int(AGAIN * len(self.train))]
+            again = self._partners(family, some, seed=1)
+        halves = [self._partners(family, half, seed) for seed, half in enumerate(np.array_split(self.train, 2), 2)]
+        self.again, self.halves = again, np.min(halves, axis=0)
+        taken = self.fits[name]
+        self.model, self.directions = taken.model, taken.directions
+        restarts = taken.model.stability_.score
+        known = not family.linear and not np.isnan(restarts)
+        self.expected = float(np.mean([again.mean(), restarts])) if known else float(again.mean())
 
-    def _latents_of(self, name: str) -> FloatArray:
-        """Return the latents of held-out rows, by a model that was tried."""
-        return self.models[name].transform(self._rows(_named(name), self.held)[0])
+    def _settle(self, family: Family, rng: np.random.Generator) -> FloatArray:
+        """Take, of several fits of a linear model to all rows, the one that agrees best with the others.
+
+        They are quick, and two runs that do so agree more than two single fits. Returns the mean |correlations| (n,)
+        of its latents with their partners in the others.
+        """
+        held, fits = self.Y[self.held], list[Fitted]()
+        try:
+            with time_limit(SETTLING * (self.end - time.monotonic())):
+                for k in range(SEVERAL):
+                    fits.append(self._fit(family, rng.permutation(len(self.Y))[:MOST_ROWS], self.seed + k))
+        except (OutOfTimeError, FitFailedError, DataError) as error:
+            self.reasons.append(f"{len(fits)} of {SEVERAL} fits of all rows ended well: {error}")
+        z = [fitted.latents(held) for fitted in fits]
+        if len(z) < 2:
+            return np.full(self.n, np.nan)
+        k = int(np.argmax([sum(_partners(one, other).mean() for other in z) for one in z]))
+        self.fits[family.name] = fits[k]
+        again: FloatArray = np.mean([_partners(z[k], other) for other in (*z[:k], *z[k + 1 :])], axis=0)
+        return again
+
+    def _partners(self, family: Family, rows: NDArray[np.int64], seed: int) -> FloatArray:
+        """Return |correlations| (n,) of held-out latents with partners in a fit to these rows; NaN where it fails."""
+        held = self.Y[self.held]
+        try:
+            other = self._fit(family, rows, self.seed + seed)
+        except (OutOfTimeError, FitFailedError, DataError) as error:
+            self.reasons.append(f"A fit that was to confirm it did not end well: {error}")
+            return np.full(self.n, np.nan)
+        return _partners(self.fits[family.name].latents(held), other.latents(held))
 
     def _compare(self, name: str) -> None:
         """Compare the latents with those of models that might have been taken as well."""
         chances = self._chances(name)
-        z = self._latents_of(name)
+        held = self.Y[self.held]
+        z = self.fits[name].latents(held)
         rivals = [other for other, chance in chances.items() if other != name and chance >= UNLIKELY]
-        found = [np.abs(match(z, self._latents_of(other)).correlations) for other in rivals]
+        found = [_partners(z, self.fits[other].latents(held)) for other in rivals]
         weights = np.array([chances[other] for other in rivals])
         self.rivals = weights @ np.array(found) / weights.sum() if rivals else np.full(self.n, np.nan)
-        both = [float(self.again.mean()), self.model.stability_.score]
-        self.expected = both[0] if np.isnan(both[1]) else float(np.mean(both))
         if rivals:
             self.reasons.append(
                 f"{listed(rivals)} might have been taken as well (in {100 * weights.sum():.0f} % of draws of other "
@@ -583,6 +614,28 @@ def fall(variances: FloatArray) -> int | None:
         if by >= FAR or (by >= GAP and len(rest) > 1 and rest[0] <= FLAT * rest[-1]):
             return int(k)
     return None
+
+
+def _partners(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Return |correlations| (n,) of latents with their partners among others, rows (N, n)."""
+    return np.abs(match(one, other).correlations)
+
+
+def _principal(Y: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the variances (r,) of the principal directions of rows Y (N, r), and these (r, r), largest first."""
+    variances, axes = np.linalg.eigh(np.atleast_2d(np.cov(Y.T)))
+    return variances[::-1], axes[:, ::-1]
+
+
+def _gaussian(train: FloatArray, held: FloatArray, n: int) -> FloatArray:
+    """Return the log-density of rows `held` under a Gaussian with n latents, fitted to rows `train`."""
+    scores: FloatArray
+    if train.shape[1] == n:
+        law = multivariate_normal(train.mean(0), np.cov(train.T), allow_singular=True)
+        scores = np.atleast_1d(law.logpdf(held))
+    else:
+        scores = FactorAnalysis(n, random_state=0).fit(train).score_samples(held)
+    return scores
 
 
 def _named(name: str) -> Family:

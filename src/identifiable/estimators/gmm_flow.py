@@ -11,6 +11,7 @@ ones, which hold it to independent latents (Theorem 3.2b). With diagonal covaria
 the flow is caught in wrong axes: on the paper's data MCC .65 instead of .99.
 """
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -22,10 +23,11 @@ from torch import Tensor, nn
 
 from identifiable.certify import Certificate, Structure, kivva, structure_of
 from identifiable.data.sample import FloatArray
-from identifiable.errors import DataError
+from identifiable.errors import DataError, RecoveryWarning
 from identifiable.estimators._factorial_mixture import FactorialMixture, em_mixture, moments
 from identifiable.estimators._mixture_base import MixtureBase, of_size
 from identifiable.estimators.base import LatentModel, hold_out, is_integer, is_real, resolve_device
+from identifiable.estimators.factorial_unmixing import FactorialUnmixing
 from identifiable.estimators.mixture_basis import unmix
 from identifiable.estimators.sparse_unmixing import Reduction, one_thread
 from identifiable.flows import AutoregressiveFlow, BentFlow, SmoothLeakyFlow
@@ -36,6 +38,7 @@ from identifiable.train import Anneal, Batch, History, Plan, Step, minimise
 DEPTH = {"leaky": 20, "bent": 12, "autoregressive": 10}
 RATE = {"leaky": 3e-2, "bent": 2e-2, "autoregressive": 3e-3}
 BETA = 2.0, 100.0  # sharpness of the bends of a leaky flow, at the start and at the end of free training
+MOST_COMPONENTS = 40
 MIXTURE_ROWS = 10_000  # rows a mixture is fitted to, where training starts from one
 ROWS_PER_COMPONENT = 4  # at least, and as many for each latent
 CAPTURED = 10  # latents up to which a step is recorded on a GPU: the determinants of larger matrices cannot be
@@ -70,8 +73,9 @@ class GMMFlow(LatentModel):
     random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
     device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
     verbose : 1 shows a progress bar on a terminal, 0 nothing.
-    n_components : components of the mixture, more than there are clusters: they may share one. Fewer are used where
-        rows are few.
+    n_components : components of the mixture, more than there are clusters: they may share one. None: as many as
+        `FactorialUnmixing` finds, which are more than there are clusters where the mixing bends them, 40 at most. Fewer
+        are used where rows are few.
     flow : "leaky" for mixings that are piecewise affine, "bent" for smooth ones that saturate, "autoregressive" for the
         masked autoregressive layers of the paper (from zuko).
     depth : layers; None: 20 leaky, 12 bent, 10 autoregressive ones.
@@ -128,7 +132,7 @@ class GMMFlow(LatentModel):
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
         verbose: int = 1,
-        n_components: int = 40,
+        n_components: int | None = None,
         flow: str = "leaky",
         depth: int | None = None,
         free_steps: int = 4000,
@@ -260,7 +264,8 @@ class GMMFlow(LatentModel):
     def _train(self, rows: Array, held: Array, seed: int, device: torch.device) -> FlowMixture:
         """Train on white rows (N, n): with free covariances, then, in the basis the closed form finds, diagonal."""
         n, rng = rows.shape[1], torch.Generator().manual_seed(seed)
-        K = self.n_components_ = max(1, min(self.n_components, len(rows) // (ROWS_PER_COMPONENT * (n + 1))))
+        asked = _clusters(rows, seed) if self.n_components is None else self.n_components
+        K = self.n_components_ = max(1, min(asked, len(rows) // (ROWS_PER_COMPONENT * (n + 1))))
         flow = self._flow(self.n_restarts, n, rng)
         if self.free_steps:
             mixtures = [_mixture(rows, K, seed + r) for r in range(self.n_restarts)]
@@ -404,7 +409,8 @@ class GMMFlow(LatentModel):
 
     def _check_parameters(self) -> None:
         self._check_common_parameters()
-        self._require("n_components", is_integer(self.n_components, 1), "an integer >= 1")
+        found = self.n_components is None
+        self._require("n_components", found or is_integer(self.n_components, 1), "an integer >= 1 or None")
         self._require("flow", self.flow in DEPTH, f"one of {tuple(DEPTH)}")
         self._require("depth", self.depth is None or is_integer(self.depth, 2), "an integer >= 2 or None")
         self._require("free_steps", is_integer(self.free_steps, 0), "an integer >= 0")
@@ -413,6 +419,14 @@ class GMMFlow(LatentModel):
         self._require("batch_size", is_integer(self.batch_size, 2), "an integer >= 2")
         known = self.learning_rate is None or is_real(self.learning_rate, 0)
         self._require("learning_rate", known, "a number > 0 or None")
+
+
+def _clusters(y: Array, seed: int) -> int:
+    """Return how many components explain rows y (N, n) best, were they an affine mixture of the latents."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecoveryWarning)
+        affine = FactorialUnmixing(n_restarts=1, max_components=MOST_COMPONENTS, random_state=seed, verbose=0).fit(y)
+    return len(affine.mixture_.weights)
 
 
 def _mixture(y: Array, components: int, seed: int) -> Mixture:
