@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, parallel_config
 
 from identifiable import (
     PDGMM,
@@ -187,7 +187,8 @@ def main():
     if args.read:
         tables([json.loads(line) for line in Path(args.read).read_text().splitlines()])
         return
-    lines = Parallel(n_jobs=args.jobs, batch_size=1)(delayed(run)(*job) for job in jobs_of(args))
+    with parallel_config("loky", n_jobs=args.jobs, inner_max_num_threads=1):
+        lines = Parallel(batch_size=1)(delayed(run)(*job) for job in jobs_of(args))
     sys.stdout.flush()
     tables(lines)
 

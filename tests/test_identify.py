@@ -10,10 +10,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from identifiable import DataError, Identify, OutOfTimeError, load, save
-from identifiable.data import make_gmm, make_pdgmm, make_segments
+from identifiable.data import load_digits, make_gmm, make_pdgmm, make_segments
 from identifiable.identify import Units
 from identifiable.metrics import mcc
-from identifiable.search import FAMILIES, Search, Tried, pick
+from identifiable.search import FAMILIES, Asked, Search, Tried, pick
 from identifiable.train import Plan, minimise, time_limit
 
 QUIET = {"random_state": 0, "verbose": 0}
@@ -160,7 +160,8 @@ def tried(name, gain, agreement=0.99, *, linear=False):
         ([tried("FactorialUnmixing", 2.195, linear=True), tried("GMMFlow", 2.2)], "FactorialUnmixing"),
         ([tried("FactorialUnmixing", 2.15, linear=True), tried("GMMFlow", 2.2)], "GMMFlow"),  # .05 is much, row by row
         ([tried("FactorialUnmixing", 1.2, linear=True), tried("GMMFlow", 2.2)], "GMMFlow"),
-        ([tried("FactorialUnmixing", 1.2, linear=True), tried("GMMFlow", 2.2, 0.5)], "FactorialUnmixing"),
+        ([tried("FactorialUnmixing", 1.2, linear=True), tried("GMMFlow", 2.2, 0.85)], "GMMFlow"),
+        ([tried("FactorialUnmixing", 1.2, linear=True), tried("GMMFlow", 2.2, 0.75)], "FactorialUnmixing"),
         ([tried("PDGMM", 1.2, 0.5), tried("GMMFlow", 2.2, 0.5)], "GMMFlow"),
         # a nonlinear model has to be better than the linear ones, however close to the best
         ([tried("FactorialUnmixing", 2.1, linear=True), tried("PDGMM", 2.0), tried("GMMFlow", 2.2)], "GMMFlow"),
@@ -230,6 +231,38 @@ def test_where_stability_breaks_is_the_number_of_latents(wide):
     found = np.abs(np.corrcoef(z.T, model.transform(x).T)[:2, 2:])
     assert found.max(1).min() > 0.98
     assert model.inverse_transform(model.transform(x)).shape == x.shape
+
+
+@pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
+def test_the_number_of_latents_is_a_matter_of_the_table_not_of_the_seed(wide, monkeypatch):
+    monkeypatch.setattr("identifiable.search.NUMBERS", (2, 4))
+    asked = Asked(None, "auto", None, "cpu", 0)
+    searches = [Search(asked, wide[1], None, seed, seconds=600) for seed in (1, 2)]
+    numbers = [search._agreements([FAMILIES[1]]) for search in searches]
+    assert numbers[0] == numbers[1]
+    assert numbers[0][2] > 0.98
+    assert list(searches[0].train) != list(searches[1].train)
+
+
+def test_a_projection_that_other_rows_turn_is_not_stable():
+    """Sixteen alike directions: which are the first two is chance, though within any two of them axes are clear."""
+    rng = np.random.default_rng(0)
+    side = rng.choice([0, 1], size=(1000, 16))
+    z = 3.0 * side + np.where(side, 0.2, 0.8) * rng.normal(size=(1000, 16))
+    model = Identify(2, model="FactorialUnmixing", alike=True, **QUIET).fit(z / z.std(0))
+    assert max(t.halves for t in model.trust_) < 0.9
+    assert [t.verdict for t in model.trust_] == ["unstable"] * 2
+
+
+def test_what_is_foretold_is_what_another_run_shows():
+    x = load_digits().x
+    x = x[:, x.std(0) > 0]
+    new, rows = np.split(np.random.default_rng(0).permutation(len(x)), [len(x) // 5])
+    one, other = (
+        Identify(2, model="FactorialUnmixing", alike=True, verbose=0, random_state=s).fit(x[rows]) for s in (3, 4)
+    )
+    found = mcc(one.transform(x[new]), other.transform(x[new]))
+    assert max(abs(one.expected_ - found), abs(other.expected_ - found)) < 0.05
 
 
 def test_a_projection_is_not_unbent(wide):

@@ -176,7 +176,7 @@ def show(fitted: Fit, console: Console | None = None) -> None:
         console.print(f"  {reason}", highlight=False, markup=False)
     table = Table(title="Each latent", title_justify="left", caption_justify="left")
     table.caption = (
-        "again: |correlation| with a fit from another seed; halves: with fits to half of the rows, the lower; rivals: "
+        "again: |correlation| with fits from other seeds; halves: with fits to half of the rows, the lower; rivals: "
         "with models that might have been taken as well; rests: share of rows."
     )
     shown = [name for name in NUMBERS if any(trust[name] is not None for trust in account["latents"])]

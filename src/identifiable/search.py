@@ -6,8 +6,8 @@
 3. Among nonlinear ones the better held-out log-likelihood wins; where these are close, the simpler one. Latents that
    rest have densities without a bound, so a model in which they rest, and whose restarts agree, need not be as close.
    One whose own restarts disagree counts only if those of all others do, too.
-4. The one that is taken is fitted again: from another seed, and to two halves of the rows. Each latent is judged by
-   whether it comes back.
+4. The one that is taken is fitted again: from other seeds, and to two halves of the rows. Each latent is judged by
+   whether it comes back. Every fit finds its principal directions in its own rows, as another run would.
 5. The number of latents is where the spectrum falls to the level of noise. Where it falls nowhere and columns are many,
    it is where stability breaks: linear methods look for 2, 3, ... latents in both halves of the rows, and from some
    number on they find others in each.
@@ -39,8 +39,9 @@ from identifiable.estimators import (
 )
 from identifiable.estimators._pdgmm_training import steps_for
 from identifiable.estimators.base import LatentModel, hold_out
+from identifiable.estimators.gmm_flow import MOST_COMPONENTS
 from identifiable.metrics import match
-from identifiable.restarts import DOUBTFUL, STABLE, judge
+from identifiable.restarts import STABLE, judge
 from identifiable.train import time_limit
 
 MOST_LATENTS = 12  # columns up to which each may stand for a latent
@@ -50,17 +51,17 @@ FAR = 1000.0  # a fall that needs no second direction of noise to be believed
 DEEPEST = 40  # latents after which a fall still tells them from noise, and not pixels that few rows use from others
 CLOSE = 0.05  # of the gain over a Gaussian: nonlinear models nearer than this are not told apart by it
 FURTHER = 0.25  # the same, for a model in which latents rest and whose restarts agree
+UNSURE = 0.8  # agreement of restarts: below it, what a model finds is a matter of its seed
 CERTAIN = 3.0  # standard errors by which a model must explain rows better than a Gaussian
 HELD = 0.2  # of the rows, at most 1000
-AGAIN = 0.8  # of the rows that a fit from another seed is given
+AGAIN = 0.8  # of its rows: what a trained model is given from another seed
 MOST_ROWS = 20_000  # that a fit is given
 MOST_COLUMNS = 100  # principal directions that a model of many columns is given
 SEEN = 0.95  # of the variance: what is beyond varies in few rows only, and no likelihood of it is to be trusted
-LOOKED_AT = 3000  # rows of each half on which numbers of latents are compared
-LOOKING = 0.2  # of the time, for that
-TIMES = 3  # that rows are halved, for each number
+LOOKING = 0.2  # of the time, for the number of latents
+TIMES = 3  # that rows are halved: for each number, where they are few, and for a linear model that is taken
+FEW_ROWS = 10_000  # up to which it takes little time to halve them so often
 SEVERAL = 7  # fits of a linear model that is taken, from other seeds
-SETTLING = 0.6  # of the time that is left, for these
 MISSES = 2  # numbers in a row whose latents do not come back, before larger ones are given up
 LEAST_GAIN = 0.02  # nats a row: less does not count
 CONFIRMING = 3  # fits of a trained model that is taken, after all were tried
@@ -231,7 +232,7 @@ class Search:
         self.gains: dict[str, FloatArray] = {}  # of every held-out row
         self.reasons: list[str] = []
         self.steps: dict[str, Mapping[str, int]] = {}
-        self.at_rest, self.nothing = 0, False
+        self.at_rest, self.nothing, self.count = 0, False, 0
 
     def run(self) -> None:
         """Try what makes sense, take one, and fit it again."""
@@ -296,6 +297,9 @@ class Search:
         options: dict[str, Any] = {"random_state": seed, "device": self.asked.device, "verbose": 0, **steps}
         if self.asked.n_restarts is not None:
             options["n_restarts"] = self.asked.n_restarts
+        affine = self.fits.get("FactorialUnmixing")
+        if family.name == "GMMFlow" and affine is not None:  # as many as it would find itself, once more
+            options["n_components"] = min(len(affine.model.mixture_.weights), MOST_COMPONENTS)
         return family.build(self.n, **options)
 
     def _fit(
@@ -308,10 +312,10 @@ class Search:
             model = self._built(family, steps, seed).fit(*self._given(family, rows, directions))
         return Fitted(model, directions)
 
-    def _gain(self, family: Family, fitted: Fitted) -> FloatArray:
-        """Return by how much a model explains each held-out row better than a Gaussian with n latents, in nats."""
-        train, held = (self._given(family, rows, fitted.directions) for rows in (self.train, self.held))
-        gain: FloatArray = np.asarray(fitted.model.score_samples(*held)) - _gaussian(train[0], held[0], self.n)
+    def _gain(self, family: Family, fitted: Fitted, train: NDArray[np.int64], held: NDArray[np.int64]) -> FloatArray:
+        """Return by how much a model of some rows explains each of others better than a Gaussian with n latents."""
+        seen, new = (self._given(family, rows, fitted.directions) for rows in (train, held))
+        gain: FloatArray = np.asarray(fitted.model.score_samples(*new)) - _gaussian(seen[0], new[0], self.n)
         return gain
 
     # -- the number of latents ------------------------------------------------------
@@ -346,7 +350,10 @@ class Search:
         return n
 
     def _agreements(self, linear: Sequence[Family]) -> dict[int, float]:
-        """Return how far latents agree between halves of the rows, for numbers of them up to where that breaks."""
+        """Return how far latents agree between halves of the rows, for numbers of them up to where that breaks.
+
+        The halves are drawn the same way whatever the seed, so that the number of latents is a matter of the table.
+        """
         found: dict[int, float] = {}
         self._say(f"looking for {NUMBERS[0]} to {NUMBERS[-1]} latents in halves of the rows")
         try:
@@ -361,17 +368,19 @@ class Search:
         return found
 
     def _agreement(self, linear: Sequence[Family]) -> float:
-        """Return the mean agreement of halves, by the linear family that explains held-out rows best; 0 for none."""
+        """Return the mean agreement of halves, by the linear family that explains other rows best; 0 for none."""
+        rows, others = hold_out(len(self.Y), 0, fraction=HELD)
         found = [(0.0, 0.0)]  # what a Gaussian explains better than itself
         for family in linear:
-            held, rng = self.Y[self.held], np.random.default_rng(self.seed)
+            rng = np.random.default_rng(0)
             gains, agreements = [], []
             try:
-                for _ in range(TIMES):
-                    halves = np.array_split(rng.permutation(self.train)[: 2 * LOOKED_AT], 2)
+                for _ in range(TIMES if len(rows) <= FEW_ROWS else 1):
+                    halves = np.array_split(rng.permutation(rows)[:MOST_ROWS], 2)
                     one, other = (self._fit(family, half, int(rng.integers(2**31))) for half in halves)
-                    gains.append(self._gain(family, one).mean())
-                    agreements.append(_partners(one.latents(held), other.latents(held)).mean())
+                    gains.append(self._gain(family, one, halves[0], others).mean())
+                    z = [fitted.latents(self.Y[others]) for fitted in (one, other)]
+                    agreements.append(_partners(*z).mean())
             except (DataError, FitFailedError):
                 continue
             found.append((float(np.mean(gains)), float(np.mean(agreements))))
@@ -388,7 +397,7 @@ class Search:
                 self.steps[family.name] = self._paced(family)
             with time_limit(np.inf if family.linear else LONGEST * self.turn):
                 fitted = self._fit(family, self.train, self.seed)
-            gain = self._gain(family, fitted)
+            gain = self._gain(family, fitted, self.train, self.held)
             agreement = fitted.model.stability_.score
             if np.isfinite(gain).all():
                 tried = replace(tried.on(gain), agreement=agreement)
@@ -406,13 +415,13 @@ class Search:
         assert family.steps is not None
         usual = family.steps(self.n)
         seconds = []
-        for share in SAMPLED:
-            start = time.monotonic()
-            with time_limit(self.turn):
+        with time_limit(self.turn):
+            for share in SAMPLED:
+                start = time.monotonic()
                 self._fit(family, self.train, self.seed, _part(usual, share))
-            seconds.append(time.monotonic() - start)
-            if seconds[0] / share < CAUTION * self.turn:
-                return usual
+                seconds.append(time.monotonic() - start)
+                if seconds[0] / share < CAUTION * self.turn:
+                    return usual
         slope = max((seconds[1] - seconds[0]) / (SAMPLED[1] - SAMPLED[0]), 1e-9)  # seconds of all steps
         share = (CAUTION * self.turn - max(seconds[0] - SAMPLED[0] * slope, 0.0)) / slope
         if share < LEAST_STEPS:
@@ -482,52 +491,55 @@ class Search:
     # -- whether it comes back ------------------------------------------------------
 
     def _confirm(self, name: str) -> None:
-        """Take a model, and fit its family again: from other seeds, and to two halves of the rows."""
+        """Take a model, and fit its family again: from other seeds, and to two halves of the rows.
+
+        A linear model is quick. It is fitted to all rows from several seeds, and the fit that agrees best with the
+        others is taken: two runs that do so agree more than two single fits.
+        """
         self._say(f"fitting {name} again: from other seeds, and to both halves of the rows")
-        family, rng = _named(name), np.random.default_rng(self.seed + 2)
+        family, taken, rng = _named(name), self.fits[name], np.random.default_rng(self.seed + 2)
         if family.linear:
-            again = self._settle(family, rng)
+            again = self._fits(family, [rng.permutation(len(self.Y))[:MOST_ROWS] for _ in range(SEVERAL)], share=0.5)
+            taken, *again = again or [taken]
         else:
-            some = rng.permutation(self.rest)[: int(AGAIN * len(self.train))]
-            again = self._partners(family, some, seed=1)
-        halves = [self._partners(family, half, seed) for seed, half in enumerate(np.array_split(self.train, 2), 2)]
-        self.again, self.halves = again, np.min(halves, axis=0)
-        taken = self.fits[name]
-        self.model, self.directions = taken.model, taken.directions
+            again = self._fits(family, [rng.permutation(self.rest)[: int(AGAIN * len(self.train))]])
+        halves: list[FloatArray] = []
+        for _ in range(TIMES if family.linear else 1):
+            two = np.array_split(rng.permutation(self.train), 2)
+            found = np.min([self._partners(taken, self._fits(family, [half])) for half in two], axis=0)
+            if halves and np.isnan(found).any():
+                break  # no time for more
+            halves.append(found)
+        self.again, self.halves = self._partners(taken, again), np.mean(halves, axis=0)
+        self.fits[name], self.model, self.directions = taken, taken.model, taken.directions
         restarts = taken.model.stability_.score
         known = not family.linear and not np.isnan(restarts)
-        self.expected = float(np.mean([again.mean(), restarts])) if known else float(again.mean())
+        self.expected = float(np.mean([self.again.mean(), restarts])) if known else float(self.again.mean())
 
-    def _settle(self, family: Family, rng: np.random.Generator) -> FloatArray:
-        """Take, of several fits of a linear model to all rows, the one that agrees best with the others.
-
-        They are quick, and two runs that do so agree more than two single fits. Returns the mean |correlations| (n,)
-        of its latents with their partners in the others.
-        """
-        held, fits = self.Y[self.held], list[Fitted]()
+    def _fits(self, family: Family, draws: Sequence[NDArray[np.int64]], share: float = 1.0) -> list[Fitted]:
+        """Fit a family to each of these rows, in a share of the time; what agrees best with the others comes first."""
+        found: list[Fitted] = []
         try:
-            with time_limit(SETTLING * (self.end - time.monotonic())):
-                for k in range(SEVERAL):
-                    fits.append(self._fit(family, rng.permutation(len(self.Y))[:MOST_ROWS], self.seed + k))
+            with time_limit(share * (self.end - time.monotonic())):
+                for rows in draws:
+                    self.count += 1
+                    found.append(self._fit(family, rows, self.seed + self.count))
         except (OutOfTimeError, FitFailedError, DataError) as error:
-            self.reasons.append(f"{len(fits)} of {SEVERAL} fits of all rows ended well: {error}")
-        z = [fitted.latents(held) for fitted in fits]
-        if len(z) < 2:
-            return np.full(self.n, np.nan)
-        k = int(np.argmax([sum(_partners(one, other).mean() for other in z) for one in z]))
-        self.fits[family.name] = fits[k]
-        again: FloatArray = np.mean([_partners(z[k], other) for other in (*z[:k], *z[k + 1 :])], axis=0)
-        return again
+            self._note(f"Not every fit that was to confirm it ended well: {error}")
+        z = [fitted.latents(self.Y[self.held]) for fitted in found]
+        agreement = [sum(_partners(one, other).mean() for other in z) for one in z]
+        return [found[k] for k in np.argsort(agreement, kind="stable")[::-1]]
 
-    def _partners(self, family: Family, rows: NDArray[np.int64], seed: int) -> FloatArray:
-        """Return |correlations| (n,) of held-out latents with partners in a fit to these rows; NaN where it fails."""
+    def _note(self, reason: str) -> None:
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+
+    def _partners(self, taken: Fitted, others: Sequence[Fitted]) -> FloatArray:
+        """Return mean |correlations| (n,) of held-out latents with partners in other fits; NaN where there is none."""
         held = self.Y[self.held]
-        try:
-            other = self._fit(family, rows, self.seed + seed)
-        except (OutOfTimeError, FitFailedError, DataError) as error:
-            self.reasons.append(f"A fit that was to confirm it did not end well: {error}")
-            return np.full(self.n, np.nan)
-        return _partners(self.fits[family.name].latents(held), other.latents(held))
+        found = [_partners(taken.latents(held), other.latents(held)) for other in others]
+        mean: FloatArray = np.mean(found, axis=0) if found else np.full(self.n, np.nan)
+        return mean
 
     def _compare(self, name: str) -> None:
         """Compare the latents with those of models that might have been taken as well."""
@@ -586,7 +598,7 @@ def pick(valid: Sequence[Tried], gains: Mapping[str, FloatArray]) -> Pick | None
     if not telling:
         return None
     top = max(telling, key=lambda t: t.gain)
-    sure = [t for t in telling if not t.agreement < DOUBTFUL] or telling
+    sure = [t for t in telling if not t.agreement < UNSURE] or telling
     best = max(sure, key=lambda t: t.gain)
 
     def explains_as_well(one: Tried) -> bool:

@@ -174,11 +174,19 @@ def test_fewer_latents_than_columns():
     assert model.score(x) == pytest.approx(model.score(draws), abs=0.3)
 
 
+@pytest.mark.parametrize("components", [3, 8])
+def test_components_are_as_many_as_there_are_clusters(components):
+    sample = make_gmm(3000, n=3, components=components, layers=1, random_state=0)
+    model = GMMFlow(**QUICK | {"n_components": None}, random_state=0).fit(sample.x)
+    assert model.mixture_.means.shape == (components, 3)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"flow": "spline"}, r"'flow' parameter of GMMFlow must be one of \('leaky', 'bent', 'autoregressive'\)"),
         ({"free_steps": 0, "max_steps": 0}, "'max_steps' parameter"),
+        ({"n_components": 0}, "'n_components' parameter of GMMFlow must be an integer >= 1 or None"),
         ({"depth": 1}, "'depth' parameter"),
         ({"learning_rate": 0}, "'learning_rate' parameter"),
         ({"n_latents": 4}, "n_latents=4, rank=2"),

@@ -148,7 +148,7 @@ def _latents(account: Account, *, named: bool) -> Section:
             )
         )
     lead = (
-        "Again: correlation with the same latent in a fit from another seed; halves: with fits to two halves of the "
+        "Again: correlation with the same latent in fits from other seeds; halves: with fits to two halves of the "
         "rows, the lower; both on rows that none of them has seen. "
     )
     if rivals:
