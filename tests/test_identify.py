@@ -225,7 +225,7 @@ def wide():
 
 def test_where_stability_breaks_is_the_number_of_latents(wide):
     z, x = wide
-    model = Identify(model="FactorialUnmixing", alike=True, **QUIET).fit(x)
+    model = Identify(model="FactorialUnmixing", alike=True, n_restarts=2, **QUIET).fit(x)
     assert model.n_latents_ in (2, 3)  # one Gaussian direction beside the two can be told from them
     assert "fall nowhere by much" in model.reasons_[0]
     found = np.abs(np.corrcoef(z.T, model.transform(x).T)[:2, 2:])
@@ -236,7 +236,7 @@ def test_where_stability_breaks_is_the_number_of_latents(wide):
 @pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 def test_the_number_of_latents_is_a_matter_of_the_table_not_of_the_seed(wide, monkeypatch):
     monkeypatch.setattr("identifiable.search.NUMBERS", (2, 4))
-    asked = Asked(None, "auto", None, "cpu", 0)
+    asked = Asked(None, "auto", 2, "cpu", 0)
     searches = [Search(asked, wide[1], None, seed, seconds=600) for seed in (1, 2)]
     numbers = [search._agreements([FAMILIES[1]]) for search in searches]
     assert numbers[0] == numbers[1]
@@ -258,9 +258,8 @@ def test_what_is_foretold_is_what_another_run_shows():
     x = load_digits().x
     x = x[:, x.std(0) > 0]
     new, rows = np.split(np.random.default_rng(0).permutation(len(x)), [len(x) // 5])
-    one, other = (
-        Identify(2, model="FactorialUnmixing", alike=True, verbose=0, random_state=s).fit(x[rows]) for s in (3, 4)
-    )
+    options = {"model": "FactorialUnmixing", "alike": True, "n_restarts": 2, "verbose": 0}
+    one, other = (Identify(2, **options, random_state=seed).fit(x[rows]) for seed in (3, 4))
     found = mcc(one.transform(x[new]), other.transform(x[new]))
     assert max(abs(one.expected_ - found), abs(other.expected_ - found)) < 0.05
 
