@@ -120,8 +120,8 @@ class Identify(LatentModel):
     tried_ : a `Tried` for each model that was tried, the one that was taken first.
     trust_ : a `Trust` for each latent.
     n_latents_ : their number.
-    expected_ : the MCC to expect between this fit and an independent one that takes the same model, on rows that
-        neither has seen.
+    expected_ : the MCC to expect between this fit and another run on the same table that takes the same model, on new
+        rows.
     units_ : `Units` of the columns.
     certificate_ : the `Certificate` of the model.
     stability_, fit_status_ : agreement of its restarts; of all that was seen.

@@ -214,8 +214,8 @@ class Search:
     tried, reasons, verdict : as `Identify` has them.
     again, halves, rivals : (n,) |correlations| of its latents with their partners in other fits, and in models that
         might have been taken as well; NaN where these failed, or where there is none.
-    expected : MCC to expect between this and an independent run that takes the same model: the mean of what fits from
-        other seeds and restarts show.
+    expected : MCC to expect between this and another run on these rows that takes the same model: the mean of what fits
+        from other seeds show and, where it is trained, its restarts.
     """
 
     def __init__(self, asked: Asked, Y: FloatArray, u: Any, seed: int, seconds: float) -> None:
@@ -232,7 +232,7 @@ class Search:
         self.gains: dict[str, FloatArray] = {}  # of every held-out row
         self.reasons: list[str] = []
         self.steps: dict[str, Mapping[str, int]] = {}
-        self.at_rest, self.nothing, self.count = 0, False, 0
+        self.at_rest, self.nothing, self.confirmed = 0, False, 0
 
     def run(self) -> None:
         """Try what makes sense, take one, and fit it again."""
@@ -506,11 +506,11 @@ class Search:
         halves: list[FloatArray] = []
         for _ in range(TIMES if family.linear else 1):
             two = np.array_split(rng.permutation(self.train), 2)
-            found = np.min([self._partners(taken, self._fits(family, [half])) for half in two], axis=0)
+            found = np.min([self._come_back(taken, self._fits(family, [half])) for half in two], axis=0)
             if halves and np.isnan(found).any():
                 break  # no time for more
             halves.append(found)
-        self.again, self.halves = self._partners(taken, again), np.mean(halves, axis=0)
+        self.again, self.halves = self._come_back(taken, again), np.mean(halves, axis=0)
         self.fits[name], self.model, self.directions = taken, taken.model, taken.directions
         restarts = taken.model.stability_.score
         known = not family.linear and not np.isnan(restarts)
@@ -522,8 +522,8 @@ class Search:
         try:
             with time_limit(share * (self.end - time.monotonic())):
                 for rows in draws:
-                    self.count += 1
-                    found.append(self._fit(family, rows, self.seed + self.count))
+                    self.confirmed += 1
+                    found.append(self._fit(family, rows, self.seed + self.confirmed))
         except (OutOfTimeError, FitFailedError, DataError) as error:
             self._note(f"Not every fit that was to confirm it ended well: {error}")
         z = [fitted.latents(self.Y[self.held]) for fitted in found]
@@ -534,7 +534,7 @@ class Search:
         if reason not in self.reasons:
             self.reasons.append(reason)
 
-    def _partners(self, taken: Fitted, others: Sequence[Fitted]) -> FloatArray:
+    def _come_back(self, taken: Fitted, others: Sequence[Fitted]) -> FloatArray:
         """Return mean |correlations| (n,) of held-out latents with partners in other fits; NaN where there is none."""
         held = self.Y[self.held]
         found = [_partners(taken.latents(held), other.latents(held)) for other in others]

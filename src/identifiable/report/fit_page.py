@@ -149,7 +149,7 @@ def _latents(account: Account, *, named: bool) -> Section:
         )
     lead = (
         "Again: correlation with the same latent in fits from other seeds; halves: with fits to two halves of the "
-        "rows, the lower; both on rows that none of them has seen. "
+        "rows, the lower, on rows that these have not seen. "
     )
     if rivals:
         lead += "Rivals: with models that might have been taken as well. "
@@ -309,7 +309,7 @@ def _reading() -> Section:
         "is that the assumptions above hold for your data.",
         "Sign, scale and shift of a latent are arbitrary, and so is the order of the latents.",
         f"Stable: all these correlations are {STABLE} or more; doubtful: {DOUBTFUL} or more. Another run: the mean "
-        "correlation to expect with the latents of an independent fit that takes the same model, on rows that neither "
-        "has seen.",
+        "correlation to expect with the latents of another run on this table that takes the same model, on new "
+        "rows. Halves say what to expect of another table.",
     ]
     return Section("reading", "How to read this page", render("reading.html", lines=lines, notes=""))
