@@ -544,10 +544,8 @@ class Search:
     def _compare(self, name: str) -> None:
         """Compare the latents with those of models that might have been taken as well."""
         chances = self._chances(name)
-        held = self.Y[self.held]
-        z = self.fits[name].latents(held)
         rivals = [other for other, chance in chances.items() if other != name and chance >= UNLIKELY]
-        found = [_partners(z, self.fits[other].latents(held)) for other in rivals]
+        found = [self._come_back(self.fits[name], [self.fits[other]]) for other in rivals]
         weights = np.array([chances[other] for other in rivals])
         self.rivals = weights @ np.array(found) / weights.sum() if rivals else np.full(self.n, np.nan)
         if rivals:
