@@ -208,6 +208,13 @@ def test_bad_parameters_get_one_clear_error(sparse, parameter, value, words):
         Identify(**QUIET | {parameter: value}).fit(sparse.x)
 
 
+def test_without_a_time_limit_a_fit_is_deterministic():
+    x = make_pdgmm(600, n=2, layers=1, random_state=0).x
+    one, two = (Identify(seconds=None, model="FactorialUnmixing", **QUIET).fit(x) for _ in range(2))
+    np.testing.assert_array_equal(one.transform(x), two.transform(x))
+    assert repr(one.trust_) == repr(two.trust_)  # NaN where there is no rival
+
+
 def test_too_few_rows_are_refused(sparse):
     with pytest.raises(DataError, match="At least 100 rows are needed"):
         Identify(**QUIET).fit(sparse.x[:50])

@@ -56,7 +56,7 @@ def fit(
     n_latents: int | str = "auto",
     model: str = "auto",
     n_restarts: int | None = None,
-    seconds: float = 600.0,
+    seconds: float | None = 600.0,
     random_state: int = 0,
     device: str = "auto",
     verbose: int = 1,

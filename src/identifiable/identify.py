@@ -108,7 +108,7 @@ class Identify(LatentModel):
         more than twelve columns, as many as linear methods find alike in both halves of the rows, ten at most.
     model : the name of a family, such as "PDGMM"; "auto": all are tried that make sense.
     n_restarts : of the models that have restarts; None: what each thinks best.
-    seconds : that a fit may take.
+    seconds : time budget of a fit. None: no limit; every model is trained in full, and the fit is deterministic.
     alike : whether columns are alike, as pixels are, and share one scale; else each is standardised.
     random_state, device, verbose : as everywhere; verbose=1 tells what is being done.
 
@@ -150,7 +150,7 @@ class Identify(LatentModel):
         *,
         model: str = "auto",
         n_restarts: int | None = None,
-        seconds: float = 600.0,
+        seconds: float | None = 600.0,
         alike: bool = False,
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
@@ -176,7 +176,7 @@ class Identify(LatentModel):
         logs = np.zeros(X.shape[1], dtype=bool) if self.alike else skewed(X)
         units = Units.of(X, logs, alike=self.alike)
         asked = Asked(self._asked, self.model, self.n_restarts, self.device, self.verbose)
-        left = self.seconds - (time.monotonic() - start)
+        left = np.inf if self.seconds is None else self.seconds - (time.monotonic() - start)
         search = Search(asked, units.into(X), y, self._seed(), left)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)  # told in reasons_ instead
@@ -264,7 +264,7 @@ class Identify(LatentModel):
         self._require("n_latents", any_number or is_integer(self.n_latents, 1), "'auto' or an integer >= 1")
         self._require("model", self.model == "auto" or self.model in NAMES, f"'auto' or one of {', '.join(NAMES)}")
         self._require("n_restarts", free or is_integer(self.n_restarts, 1), "None or an integer >= 1")
-        self._require("seconds", is_real(self.seconds, 0), "a number > 0")
+        self._require("seconds", self.seconds is None or is_real(self.seconds, 0), "a number > 0 or None")
         self._require("alike", isinstance(self.alike, bool), "True or False")
         self._require("verbose", is_integer(self.verbose, 0), "an integer >= 0")
         resolve_device(self.device)

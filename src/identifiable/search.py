@@ -205,7 +205,7 @@ class Search:
     Y : (N, r) rows, of rank r.
     u : (N,) or (N, m) the auxiliary variable, or None.
     seed : of all that is random.
-    seconds : that there are.
+    seconds : the time budget; infinite for none.
 
     Attributes, after `run`
     -----------------------
@@ -414,6 +414,8 @@ class Search:
         """Return steps of training that its turn has time for: all, or fewer."""
         assert family.steps is not None
         usual = family.steps(self.n)
+        if self.turn == np.inf:
+            return usual
         seconds = []
         with time_limit(self.turn):
             for share in SAMPLED:
@@ -577,7 +579,8 @@ class Search:
     def _say(self, words: str) -> None:
         if self.asked.verbose:
             left = max(0.0, self.end - time.monotonic())
-            Console(stderr=True).print(f"{words} ({left:.0f} s left)", highlight=False, markup=False)
+            time_left = f" ({left:.0f} s left)" if left < np.inf else ""
+            Console(stderr=True).print(f"{words}{time_left}", highlight=False, markup=False)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,40 @@
+"""Files that version 0.1 wrote are still read: models, the folder of a fit and the folder of a reproduction."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from identifiable import load
+
+OLD = Path(__file__).parent / "fixtures" / "v0.1"
+MODELS = sorted(path.stem for path in OLD.glob("*.safetensors"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_old_model_files_give_the_same_latents(name):
+    expected = np.load(OLD / "expected.npz")
+    model = load(OLD / f"{name}.safetensors")
+    x = expected["x_sparse" if name in ("Identify", "SparseUnmixing") else "x"]
+    np.testing.assert_allclose(model.transform(x), expected[name], rtol=1e-5, atol=1e-5)
+
+
+def test_an_old_fit_folder_opens():
+    from identifiable.fit import open_fit
+
+    fitted = open_fit(OLD / "fit")
+    assert fitted.account["verdict"] == fitted.model.verdict_
+    assert fitted.model.transform(fitted.model.sample(5, random_state=0)).shape == (5, 2)
+
+
+def test_an_old_run_folder_is_reported(tmp_path):
+    from shutil import copytree
+
+    from typer.testing import CliRunner
+
+    from identifiable.cli import app
+
+    copytree(OLD / "reproduce", tmp_path / "run")
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "run" / "report.html").is_file()
