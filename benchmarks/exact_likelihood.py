@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from identifiable.exact_likelihood import (
+from identifiable.theory.exact_likelihood import (
     KINDS,
     FloatArray,
     Found,

@@ -37,7 +37,7 @@ from identifiable.data.mixings import Mixing, tanh_mixing
 from identifiable.data.real import SACHS_CONDITIONS
 from identifiable.data.simulator import Simulator
 from identifiable.metrics import mcc
-from identifiable.report.segments import plot_by_value
+from identifiable.report.plots.segments import plot_by_value
 
 NEW_ROWS = 5000
 ABOVE_95 = 0.95  # the paper's figure 2a, its best configuration; the other settings are drawn, not printed

@@ -20,7 +20,7 @@ from sklearn.base import clone
 
 from identifiable import IndependentComponents, PrincipalComponents, RecoveryWarning, SparseUnmixing
 from identifiable.data import make_gmm, make_pdgmm
-from identifiable.estimators.pdgmm import PDGMM
+from identifiable.estimators.pdgmm.estimator import PDGMM
 from identifiable.metrics import mcc, r2
 
 ROWS, NEW_ROWS = 20_000, 5000

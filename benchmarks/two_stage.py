@@ -25,11 +25,11 @@ from torch import Tensor
 
 from identifiable import RecoveryWarning, SparseUnmixing
 from identifiable.data import make_pdgmm
-from identifiable.estimators._sparse_autoencoder import BLOCK, Bottleneck, excess_l1, minimise_with_cooper
+from identifiable.estimators.sparse_autoencoder import BLOCK, Bottleneck, excess_l1, minimise_with_cooper
 from identifiable.estimators.two_stage import DeepLinear, half_norm
 from identifiable.metrics import mcc, r2
 from identifiable.nets import MLP
-from identifiable.train import Constrained, Plan, minimise
+from identifiable.training import Constrained, Plan, minimise
 
 PILOT, TEST, BATCH = 20_000, 10_000, 6144
 HIDDEN, SPARSE_HIDDEN = (50, 100, 100, 50), (10, 50, 50, 50, 50, 10)  # in multiples of n

@@ -1,4 +1,4 @@
-"""Cells for the tests of `identifiable.run`, and ways to measure them that other processes can import.
+"""Cells for the tests of `identifiable.experiments.runner`, and ways to measure them that other processes can import.
 
 A measurement notes "start KEY PID" and "end KEY PID" in a log that is only ever appended to.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from identifiable.sweep import Cell, Method, Outcome
+from identifiable.experiments.recipe import Cell, Method, Outcome
 
 
 def cell(seed=0, *, method="A", setting="n = 5", **values):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import fresh
-from test_imports import RANK
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -51,24 +50,8 @@ def test_readme_shows_the_two_commands():
     assert "make test" in readme
 
 
-# The reference. A room is public with all its names, with those it exports, or not at all.
-
-WITH_ALL = ("causal", "densities", "exact_likelihood", "experiments", "fit", "flows", "identify")
-WITH_ALL += ("reproduce", "restarts", "run", "select", "sweep")
-WITH_EXPORTS = ("certify", "data", "estimators", "metrics", "nets", "recipes", "train")
-WITHIN = {
-    "cli": "its commands are documented by --help",
-    "demo": "it is one command",
-    "__main__": "it is one command",
-    "conditional": "what a user needs of it is exported at the top",
-    "errors": "what a user needs of it is exported at the top",
-    "mixture": "what a user needs of it is exported at the top",
-    "persist": "what a user needs of it is exported at the top",
-    "search": "its words stand in the reference, its names are those of Identify",
-    "progress": "what a run shows while it runs",
-    "store": "how files are written",
-}
-REPORT = [f"report.{p.stem}" for p in (ROOT / "src/identifiable/report").glob("[!_]*.py")]
+# Public are the names at the top, and all that these packages export.
+PUBLIC = ("", "causal", "data", "flows", "metrics", "nets", "theory", "training")
 
 
 def names_of(module):
@@ -80,8 +63,8 @@ def names_of(module):
 
 def public():
     """Every public name, and what it stands for."""
-    for room in ("", *WITH_EXPORTS, *WITH_ALL, *REPORT):
-        place = f"identifiable.{room}".strip(".")
+    for package in PUBLIC:
+        place = f"identifiable.{package}".strip(".")
         module = import_module(place)
         yield from ((f"{place}.{name}", getattr(module, name)) for name in names_of(module) if name != "__version__")
 
@@ -111,10 +94,6 @@ def test_every_public_name_is_in_the_reference():
     things = {id(thing(place)) for place in named}  # an object may have several public names
     missing = [place for place, value in public() if place not in named and id(value) not in things]
     assert not missing, f"give these a directive in docs/api: {missing}"
-
-
-def test_every_room_is_public_or_says_why_not():
-    assert sorted({*WITH_ALL, *WITH_EXPORTS, *WITHIN, "report"}) == sorted(RANK)
 
 
 def build(source, target):

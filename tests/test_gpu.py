@@ -7,7 +7,7 @@ import torch
 from identifiable import PDGMM, VAE, FactorialUnmixing, GMMFlow, SparseUnmixing, TwoStage, VaDE, load, save
 from identifiable.data import load_digits, make_pdgmm, make_segments, make_tcl
 from identifiable.metrics import mcc
-from identifiable.train import Anneal, Constrained, Plan, extragradient, minimise
+from identifiable.training import Anneal, Constrained, Plan, extragradient, minimise
 
 pytestmark = [
     pytest.mark.gpu,

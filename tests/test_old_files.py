@@ -20,7 +20,7 @@ def test_old_model_files_give_the_same_latents(name):
 
 
 def test_an_old_fit_folder_opens():
-    from identifiable.fit import open_fit
+    from identifiable.auto.folder import open_fit
 
     fitted = open_fit(OLD / "fit")
     assert fitted.account["verdict"] == fitted.model.verdict_

@@ -1,92 +1,36 @@
-"""Latent variables you can trust: estimators with identifiability guarantees, and an account of how far they hold."""
+"""Latent variables you can trust: estimators with identifiability guarantees, and a certificate for each fit.
+
+Public names are listed in `__init__.pyi`. Each is imported on first use, so that `import identifiable` is fast.
+"""
+
+import ast
+import importlib.util
+from pathlib import Path
+from typing import Any
 
 __version__ = "0.1.0"
 
-from identifiable.certify import Certificate, Check, Decoder, Level, Structure, certify, structure_of
-from identifiable.conditional import ConditionalPrior
-from identifiable.data.sample import Sample
-from identifiable.errors import DamagedFileError, DataError, FitFailedError, OutOfTimeError, RecoveryWarning
-from identifiable.estimators import (
-    IVAE,
-    MFCVAE,
-    PDGMM,
-    VAE,
-    BetaTCVAE,
-    BetaVAE,
-    DegenerateGaussianMixture,
-    FactorialUnmixing,
-    GMMFlow,
-    GroupedSparse,
-    IFlow,
-    IndependentComponents,
-    PrincipalComponents,
-    RademacherVAE,
-    RawData,
-    RelaxedVQVAE,
-    SegmentUnmixing,
-    SparseUnmixing,
-    TwoStage,
-    Unmixed,
-    VaDE,
-    baselines,
-    unmix,
-)
-from identifiable.identify import Identify, Trust
-from identifiable.mixture import Mixture
-from identifiable.persist import load, save
-from identifiable.restarts import Stability
-from identifiable.search import Tried
-from identifiable.select import agreement_of_halves, choose, stability
-from identifiable.train import History
 
-__all__ = [
-    "IVAE",
-    "MFCVAE",
-    "PDGMM",
-    "VAE",
-    "BetaTCVAE",
-    "BetaVAE",
-    "Certificate",
-    "Check",
-    "ConditionalPrior",
-    "DamagedFileError",
-    "DataError",
-    "Decoder",
-    "DegenerateGaussianMixture",
-    "FactorialUnmixing",
-    "FitFailedError",
-    "GMMFlow",
-    "GroupedSparse",
-    "History",
-    "IFlow",
-    "Identify",
-    "IndependentComponents",
-    "Level",
-    "Mixture",
-    "OutOfTimeError",
-    "PrincipalComponents",
-    "RademacherVAE",
-    "RawData",
-    "RecoveryWarning",
-    "RelaxedVQVAE",
-    "Sample",
-    "SegmentUnmixing",
-    "SparseUnmixing",
-    "Stability",
-    "Structure",
-    "Tried",
-    "Trust",
-    "TwoStage",
-    "Unmixed",
-    "VaDE",
-    "__version__",
-    "agreement_of_halves",
-    "baselines",
-    "certify",
-    "choose",
-    "load",
-    "save",
-    "stability",
-    "structure_of",
-    "unmix",
-]
+def _modules_of_names() -> dict[str, str]:
+    """Read from the stub file which module defines each public name."""
+    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+_MODULES = _modules_of_names()
+__all__ = ["__version__", *sorted(_MODULES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        if not name.startswith("_") and importlib.util.find_spec(f"identifiable.{name}"):
+            return importlib.import_module(f"identifiable.{name}")
+        raise AttributeError(f"module 'identifiable' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value  # later uses skip this function
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -32,6 +32,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
+from identifiable.arrays import Array
 from identifiable.errors import DataError, listed
 from identifiable.metrics import dag_to_cpdag, match, shd
 from identifiable.metrics._checks import FloatArray, same_rows, table
@@ -45,8 +46,6 @@ LEVEL = 0.01  # of every test; docs/causal.md has the measurements
 SINGULAR = 1e-8  # smallest eigenvalue of a correlation matrix that can be inverted
 POSITIVE, NEGATIVE = "#2b70aa", "#ea6c48"  # colours of the pictures in report, far apart for colour-blind eyes too
 EM_STEPS, EM_CHANGE = 500, 1e-6  # most iterations, and the change of correlations at which they end
-
-Array = NDArray[np.float64]
 
 
 class Edge(NamedTuple):

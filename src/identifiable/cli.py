@@ -45,7 +45,7 @@ def demo(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rows and steps: seconds, to see that it runs.")] = False,
 ) -> None:
     """Run the main job on simulated data: fit, compare restarts, compare with the truth. Takes about a minute."""
-    from identifiable.demo import FULL, QUICK, run_demo
+    from identifiable.experiments.demo import FULL, QUICK, run_demo
 
     run_demo(output, size=QUICK if quick else FULL, random_state=seed)
 
@@ -71,7 +71,7 @@ def fit(
     key: _Key = None,
 ) -> None:
     """Find the best identified latents of a table, and say how far to trust each. No truth is asked for."""
-    from identifiable import fit as work
+    from identifiable.auto import folder as work
 
     found = work.fit(
         data,
@@ -93,7 +93,7 @@ def fit(
 @app.command()
 def check(run: _Run) -> None:
     """Say again how far each latent of a fit is to be trusted, and why."""
-    from identifiable import fit as work
+    from identifiable.auto import folder as work
 
     work.show(work.open_fit(run))
 
@@ -106,7 +106,7 @@ def transform(
     key: _Key = None,
 ) -> None:
     """Write the latents of new rows."""
-    from identifiable import fit as work
+    from identifiable.auto import folder as work
 
     _written(work.transform(work.open_fit(run), data, key=key), output)
 
@@ -119,7 +119,7 @@ def inverse(
     key: _Key = None,
 ) -> None:
     """Write the rows that latents stand for."""
-    from identifiable import fit as work
+    from identifiable.auto import folder as work
 
     _written(work.inverse(work.open_fit(run), data, key=key), output)
 
@@ -132,16 +132,16 @@ def sample(
     seed: Annotated[int, typer.Option(help="Another number, other rows.", min=0)] = 0,
 ) -> None:
     """Draw rows from the model of a fit."""
-    from identifiable import fit as work
+    from identifiable.auto import folder as work
 
     _written(work.sample(work.open_fit(run), rows, seed), output)
 
 
 def _written(frame: "pd.DataFrame", path: Path) -> None:
-    from identifiable import store
+    from identifiable import files
 
-    store.require_folder(path)
-    store.write_bytes(path, frame.to_csv(index=False, lineterminator="\n").encode())
+    files.require_folder(path)
+    files.write_bytes(path, frame.to_csv(index=False, lineterminator="\n").encode())
     typer.echo(f"{len(frame)} rows, {frame.shape[1]} columns written to {path}.")
 
 
@@ -204,7 +204,7 @@ def reproduce(
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed cells again.")] = False,
 ) -> None:
     """Run a published table or figure beside the trivial baselines; the same command again does what is missing."""
-    from identifiable import reproduce as work
+    from identifiable.experiments import reproduce as work
 
     if name is None:
         Console().print(work.listing())
@@ -232,7 +232,7 @@ def report(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to merge them into.")] = None,
 ) -> None:
     """Write the page of a run: report.html opens offline; results.csv has a line per cell."""
-    from identifiable import reproduce as work
+    from identifiable.experiments import reproduce as work
 
     work.show(work.report(run, output))
 

@@ -19,17 +19,17 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 import identifiable
-from identifiable import store
-from identifiable.conditional import ConditionalPrior
+from identifiable import files
+from identifiable.auto.identify import Trust, Units
+from identifiable.auto.search import Tried
+from identifiable.data.auxiliary import Auxiliary
+from identifiable.distributions.conditional import ConditionalPrior
+from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DamagedFileError
-from identifiable.estimators.auxiliary import Auxiliary
 from identifiable.estimators.base import LatentModel, Stability, resolve_device
 from identifiable.estimators.sparse_unmixing import Masks
-from identifiable.identify import Trust, Units
-from identifiable.mixture import Mixture
 from identifiable.nets import ConvNet, Dense, ResNet
-from identifiable.search import Tried
-from identifiable.train import History
+from identifiable.training import History
 
 _RESULTS: dict[str, Any] = {
     c.__name__: c
@@ -59,7 +59,7 @@ def save(model: BaseEstimator, path: str | Path) -> None:
     check_is_fitted(model)
     tensors: dict[str, Tensor] = {}
     header = _describe(model, "", tensors) | {"versions": versions()}
-    store.write(path, "model", header, tensors)
+    files.write(path, "model", header, tensors)
 
 
 def versions() -> dict[str, str]:
@@ -75,7 +75,7 @@ def versions() -> dict[str, str]:
 
 def load(path: str | Path, *, device: str = "auto") -> Any:
     """Read an estimator that `save` wrote; refuse a damaged or foreign file."""
-    contents = store.read(path, "model")
+    contents = files.read(path, "model")
     header, tensors = contents.header, contents.tensors
     try:
         return _built(header, tensors, device)

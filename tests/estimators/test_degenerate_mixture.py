@@ -7,12 +7,12 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from identifiable.algorithms.component_choice import coincident_merged, joined
+from identifiable.algorithms.subspaces import flat_groups
 from identifiable.data import make_gmm, make_pdgmm
-from identifiable.estimators._component_choice import coincident_merged, joined
-from identifiable.estimators._subspaces import flat_groups
+from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
 from identifiable.metrics import mcc
-from identifiable.mixture import Mixture
 
 
 @parametrize_with_checks([DegenerateGaussianMixture(random_state=0)])

@@ -17,8 +17,8 @@ from identifiable import (
     save,
     unmix,
 )
+from identifiable.algorithms.factorial import FactorialMixture, covariances_of, em_mixture
 from identifiable.data import make_gmm
-from identifiable.estimators._factorial_mixture import FactorialMixture, covariances_of, em_mixture
 from identifiable.metrics import mcc, r2
 
 

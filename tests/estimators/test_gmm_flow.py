@@ -7,8 +7,8 @@ from scipy.stats import multivariate_normal
 
 from identifiable import DataError, FactorialUnmixing, GMMFlow, Level, Mixture, load, save
 from identifiable.data import make_gmm, make_tcl
-from identifiable.estimators._mixture_base import MixtureBase, of_size
 from identifiable.metrics import mcc, r2
+from identifiable.priors.mixture import MixtureBase, of_size
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from identifiable.data import make_pdgmm
-from identifiable.estimators._sparse_autoencoder import excess_l1
 from identifiable.estimators.grouped_sparse import GroupedSparse, gaussianity
+from identifiable.estimators.sparse_autoencoder import excess_l1
 from identifiable.metrics import mcc, r2
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")

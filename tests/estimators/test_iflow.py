@@ -11,9 +11,9 @@ from scipy.special import logsumexp
 from scipy.stats import laplace, norm
 
 from identifiable import DataError, IFlow, Level, SegmentUnmixing, Stability, load, save
+from identifiable.arrays import hold_out
 from identifiable.data import make_segments
-from identifiable.estimators._given_u import FAMILIES, PriorGivenU
-from identifiable.estimators.base import hold_out
+from identifiable.estimators.given_u import FAMILIES, PriorGivenU
 from identifiable.metrics import mcc
 
 QUICK = {"n_restarts": 2, "max_steps": 300, "depth": 6, "batch_size": 256, "random_state": 0, "verbose": 0}

@@ -24,17 +24,17 @@ from identifiable import (
     load,
     save,
 )
-from identifiable.certify import Level
 from identifiable.data import load_digits, make_segments
 from identifiable.estimators import ivae
-from identifiable.estimators._autoencoder import Likelihood, Posterior
-from identifiable.estimators._given_u import FAMILIES, PriorGivenU
-from identifiable.estimators._ivae_nets import Nets
+from identifiable.estimators.autoencoder import Likelihood, Posterior
 from identifiable.estimators.base import Stability
+from identifiable.estimators.given_u import FAMILIES, PriorGivenU
 from identifiable.estimators.ivae import statistics_of
+from identifiable.estimators.ivae_nets import Nets
 from identifiable.metrics import mcc
 from identifiable.nets import Dense
-from identifiable.train.state import Run
+from identifiable.theory import Level
+from identifiable.training.state import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 

@@ -10,12 +10,12 @@ from sklearn.base import clone
 
 from identifiable import MFCVAE, DataError, Level, Mixture, VaDE, load, save
 from identifiable.data import load_digits
-from identifiable.estimators import _variational
-from identifiable.estimators._mixture_vae import Facet, _product
+from identifiable.estimators import variational
 from identifiable.estimators.mfcvae import opened
+from identifiable.estimators.mixture_vae import Facet, _product
 from identifiable.metrics import clustering_accuracy
 from identifiable.nets import Dense
-from identifiable.train.state import Run
+from identifiable.training.state import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 
@@ -258,8 +258,8 @@ def test_images_in_images_out_and_a_file(tmp_path):
 
 
 def test_a_resumed_fit_opens_its_facets_where_it_stood(x, tmp_path, monkeypatch):
-    plan, write = _variational.Plan, Run.save
-    monkeypatch.setattr(_variational, "Plan", lambda *args, **kw: plan(*args, **kw, checkpoint_seconds=0.0))
+    plan, write = variational.Plan, Run.save
+    monkeypatch.setattr(variational, "Plan", lambda *args, **kw: plan(*args, **kw, checkpoint_seconds=0.0))
     settings = TINY | {"progressive": True, "max_steps": 20}
     whole = MFCVAE(4, 2, facets=2, **settings).fit(x)
     path, saves = tmp_path / "c.safetensors", itertools.count(1)

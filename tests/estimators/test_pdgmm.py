@@ -7,11 +7,14 @@ import pytest
 import torch
 
 from identifiable import PDGMM, Level, RecoveryWarning, SparseUnmixing, load, save
+from identifiable.algorithms.spike_slab import goes_wrong, rest_again
 from identifiable.data import make_gmm, make_pdgmm
-from identifiable.densities import LOG_2PI
-from identifiable.estimators import pdgmm
-from identifiable.estimators._pdgmm_certificate import other_basis
-from identifiable.estimators._pdgmm_priors import (
+from identifiable.distributions.densities import LOG_2PI
+from identifiable.estimators.pdgmm import estimator as pdgmm
+from identifiable.estimators.pdgmm.certificate import other_basis
+from identifiable.estimators.pdgmm.training import steps_for
+from identifiable.metrics import mcc, r2
+from identifiable.priors.masked import (
     FullGaussians,
     MaskedGaussians,
     ShapedSlabs,
@@ -19,9 +22,6 @@ from identifiable.estimators._pdgmm_priors import (
     mine_masks,
     softplus,
 )
-from identifiable.estimators._pdgmm_training import steps_for
-from identifiable.estimators._resting import goes_wrong, rest_again
-from identifiable.metrics import mcc, r2
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from identifiable import DataError, IndependentComponents, RecoveryWarning, SegmentUnmixing, load, save
+from identifiable.algorithms.joint_diagonalisation import diagonalise
 from identifiable.data import make_segments, make_tcl
-from identifiable.estimators._joint_diagonalisation import diagonalise
 from identifiable.metrics import mcc, r2
 
 

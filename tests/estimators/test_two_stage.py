@@ -6,7 +6,7 @@ import torch
 
 from identifiable import DataError
 from identifiable.data import make_pdgmm
-from identifiable.estimators._sparse_autoencoder import Bottleneck
+from identifiable.estimators.sparse_autoencoder import Bottleneck
 from identifiable.estimators.two_stage import DeepLinear, TwoStage, half_norm
 from identifiable.metrics import mcc
 from identifiable.nets import MLP

@@ -12,16 +12,16 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA
 
 from identifiable import DamagedFileError, DataError, GMMFlow, Level, RecoveryWarning, VaDE, load, save
-from identifiable.certify import kivva
 from identifiable.data import load_digits
-from identifiable.estimators import _mixture_vae, _variational
-from identifiable.estimators._autoencoder import Posterior
-from identifiable.estimators._mixture_base import MixtureBase
-from identifiable.estimators._mixture_vae import BOUNDS, STARTS
+from identifiable.estimators import mixture_vae, variational
+from identifiable.estimators.autoencoder import Posterior
 from identifiable.estimators.base import Stability
+from identifiable.estimators.mixture_vae import BOUNDS, STARTS
 from identifiable.metrics import clustering_accuracy
 from identifiable.nets import ConvNet, Dense, ResNet, select_member
-from identifiable.train.state import Run
+from identifiable.priors.mixture import MixtureBase
+from identifiable.theory import full_rank
+from identifiable.training.state import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 
@@ -246,8 +246,8 @@ class Known:
 
 @pytest.fixture
 def many_draws(monkeypatch):
-    monkeypatch.setattr(_variational, "DRAWS", 2048)
-    monkeypatch.setattr(_variational, "BLOCK", 2048 * 20)
+    monkeypatch.setattr(variational, "DRAWS", 2048)
+    monkeypatch.setattr(variational, "BLOCK", 2048 * 20)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -377,7 +377,7 @@ def test_the_certificate_looks_at_the_clusters_as_they_are(fitted):
     assert model.certificate_.level == Level.NONE
     model.stability_ = Stability(np.ones((2, 2)))
     if model.start == "flow":  # what is beside the net is not in the decoder that is looked at
-        assert model.certificate_.level == kivva.certify(law, rows=1350, tolerance=_mixture_vae.FLATTEST).level
+        assert model.certificate_.level == full_rank.certify(law, rows=1350, tolerance=mixture_vae.FLATTEST).level
 
 
 def test_the_best_restart_is_kept(fitted):
@@ -599,8 +599,8 @@ def test_a_file_gives_the_same_model(net, images, tmp_path):
 )
 def test_a_resumed_fit_equals_an_uninterrupted_one(settings, images, tmp_path, monkeypatch):
     """And its start, which the checkpoint has left behind, is not made again."""
-    plan, write = _variational.Plan, Run.save
-    monkeypatch.setattr(_variational, "Plan", lambda *args, **kw: plan(*args, **kw, checkpoint_seconds=0.0))
+    plan, write = variational.Plan, Run.save
+    monkeypatch.setattr(variational, "Plan", lambda *args, **kw: plan(*args, **kw, checkpoint_seconds=0.0))
     rows = images if "net" in settings else bent(1, 250)[0]
     settings = TINY | settings
     whole = VaDE(2, 3, **settings).fit(rows)
@@ -619,8 +619,8 @@ def test_a_resumed_fit_equals_an_uninterrupted_one(settings, images, tmp_path, m
     for other in ({"batch_size": 31}, {"bound": "factorised"}, {"first_beta": 0.3}):
         with pytest.raises(DamagedFileError, match="belongs to another problem"):
             clone(model).set_params(**other).fit(rows)
-    monkeypatch.setattr(_mixture_vae.MixtureVAE, "_start_at_autoencoder", None)
-    monkeypatch.setattr(_mixture_vae.MixtureVAE, "_start_at_flow", None)
+    monkeypatch.setattr(mixture_vae.MixtureVAE, "_start_at_autoencoder", None)
+    monkeypatch.setattr(mixture_vae.MixtureVAE, "_start_at_flow", None)
     resumed = clone(model).fit(rows)
     assert not path.exists()
     for a, b in zip(whole.module_.state_dict().values(), resumed.module_.state_dict().values(), strict=True):

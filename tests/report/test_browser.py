@@ -4,14 +4,14 @@ import os
 import shutil
 from itertools import pairwise
 
-import fake_sweep
 import numpy as np
 import pytest
+from test_experiment_page import HOSTILE, hostile
 from test_fit_page import account
-from test_page import HOSTILE, hostile
 
+import fake_sweep
+from identifiable.report.experiment_page import write_report
 from identifiable.report.fit_page import Pictures, fit_page
-from identifiable.report.sweep_page import write_report
 
 CHROMIUM = shutil.which("chromium")
 TALL = "#numbers table"

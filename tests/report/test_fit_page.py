@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from identifiable.report._portraits import bars
 from identifiable.report.fit_page import Pictures, fit_page, in_words
+from identifiable.report.portraits import bars
 
 HOSTILE = "<script>alert(1)</script>"
 

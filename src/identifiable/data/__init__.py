@@ -14,8 +14,8 @@ from identifiable.data.real import (
 )
 from identifiable.data.sample import Sample
 from identifiable.data.shapes import make_parallelograms, make_pinwheel
-from identifiable.data.simulate import DIFFICULTIES, make_gmm, make_pdgmm, make_segments, make_tcl
 from identifiable.data.simulator import Simulator
+from identifiable.data.simulators import DIFFICULTIES, make_gmm, make_pdgmm, make_segments, make_tcl
 from identifiable.data.summary import TableSummary, describe
 from identifiable.data.tables import TableReader, read_table
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from identifiable.mixture import Mixture
+from identifiable.distributions.mixture import Mixture
 
 PILOT_ROWS = 5000  # unmasked samples that fix the value of a latent at rest
 

@@ -14,7 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import skew
 
-from identifiable.data.sample import FloatArray, IntArray, Sample
+from identifiable.arrays import FloatArray, IntArray
+from identifiable.data.sample import Sample
 from identifiable.data.summary import TableSummary, describe
 from identifiable.data.tables import Names, TableReader, numbers_of, why_not_numbers
 from identifiable.errors import DataError, listed

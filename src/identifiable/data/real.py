@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 from sklearn import datasets
 
+from identifiable.arrays import FloatArray, IntArray
 from identifiable.data.checksums import (
     CIFAR,
     CIFAR_ARCHIVE,
@@ -36,7 +37,7 @@ from identifiable.data.checksums import (
     SACHS_MIXED,
     SACHS_RAW,
 )
-from identifiable.data.sample import FloatArray, IntArray, Sample
+from identifiable.data.sample import Sample
 from identifiable.errors import DamagedFileError
 
 Folder = str | os.PathLike[str] | None

@@ -3,14 +3,12 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
+
+from identifiable.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from identifiable.data.simulator import Simulator
-
-FloatArray = NDArray[np.floating[Any]]
-IntArray = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True)

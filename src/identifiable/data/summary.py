@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from identifiable.arrays import FloatArray
 from identifiable.data import tables
-from identifiable.data.sample import FloatArray, Sample
+from identifiable.data.sample import Sample
 from identifiable.errors import listed
 
 _RANK_WORK = 2e9  # multiplications a rank may take

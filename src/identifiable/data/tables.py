@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from identifiable.arrays import FloatArray
 from identifiable.data.formats import Opened, Rows, open_source, parquet_blocks
-from identifiable.data.sample import FloatArray, Sample
+from identifiable.data.sample import Sample
 from identifiable.errors import DataError, listed
 
 BLOCK_VALUES = 2**21  # values looked at together: 16 MiB of float64

@@ -1,5 +1,6 @@
 """One method, one file."""
 
+from identifiable.algorithms.diagonal_basis import Unmixed, unmix
 from identifiable.estimators.baselines import IndependentComponents, PrincipalComponents, RawData, baselines
 from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
 from identifiable.estimators.factorial_unmixing import FactorialUnmixing
@@ -8,8 +9,7 @@ from identifiable.estimators.grouped_sparse import GroupedSparse
 from identifiable.estimators.iflow import IFlow
 from identifiable.estimators.ivae import IVAE
 from identifiable.estimators.mfcvae import MFCVAE
-from identifiable.estimators.mixture_basis import Unmixed, unmix
-from identifiable.estimators.pdgmm import PDGMM
+from identifiable.estimators.pdgmm.estimator import PDGMM
 from identifiable.estimators.rademacher_vae import RademacherVAE
 from identifiable.estimators.relaxed_vqvae import RelaxedVQVAE
 from identifiable.estimators.segment_unmixing import SegmentUnmixing

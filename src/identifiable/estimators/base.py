@@ -13,23 +13,18 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from identifiable.certify import Certificate, Level
-from identifiable.data.sample import FloatArray
+from identifiable.agreement.stability import DOUBTFUL, STABLE, Stability
+from identifiable.arrays import FloatArray, is_integer
 from identifiable.errors import DataError, FitFailedError, RecoveryWarning, listed
-from identifiable.restarts import DOUBTFUL, STABLE, Stability
+from identifiable.theory import Certificate, Level
 
 __all__ = [
     "DOUBTFUL",
     "STABLE",
     "LatentModel",
     "Stability",
-    "hold_out",
-    "is_integer",
-    "is_real",
     "resolve_device",
 ]
-
-_Rows = NDArray[np.int64]
 
 
 class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -169,16 +164,6 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return self.stability_.chosen
 
 
-def is_integer(value: Any, at_least: int) -> bool:
-    """Return whether value is an integer (and not a bool) with at least this value."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= at_least)
-
-
-def is_real(value: Any, above: float, below: float = np.inf) -> bool:
-    """Return whether value is a real number with above < value < below."""
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(above < value < below)
-
-
 def resolve_device(device: str) -> torch.device:
     """Turn "auto", "cpu", "cuda", "cuda:1" into a device that is there.
 
@@ -201,21 +186,3 @@ def resolve_device(device: str) -> torch.device:
             "Use 'auto' or 'cpu'."
         )
     return chosen
-
-
-def hold_out(rows: int, seed: int, *, fraction: float = 0.1, most: int = 1000) -> tuple[_Rows, _Rows]:
-    """Split row numbers at random into training and held-out ones, at most `most` of these.
-
-    With fewer than ten held-out rows to be had, both are all rows: too few rows judge nothing.
-
-    Examples
-    --------
-    >>> train, held = hold_out(1000, seed=0)
-    >>> len(train), len(held), len(np.intersect1d(train, held))
-    (900, 100, 0)
-    """
-    held = min(int(rows * fraction), most)
-    if held < 10:
-        return np.arange(rows), np.arange(rows)
-    order = np.random.default_rng(seed).permutation(rows)
-    return np.sort(order[held:]), np.sort(order[:held])

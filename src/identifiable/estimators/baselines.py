@@ -15,11 +15,11 @@ from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from identifiable.data.sample import FloatArray
+from identifiable.agreement.stability import Stability
+from identifiable.arrays import FloatArray, hold_out
 from identifiable.errors import DataError
-from identifiable.estimators.base import LatentModel, hold_out
+from identifiable.estimators.base import LatentModel
 from identifiable.estimators.sparse_unmixing import SparseUnmixing
-from identifiable.restarts import Stability
 
 EIGENVALUE_FLOOR = 1e-10  # of the covariance, relative to its largest eigenvalue: keeps the density finite
 

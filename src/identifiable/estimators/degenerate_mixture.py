@@ -34,13 +34,13 @@ from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from identifiable.certify import Certificate, certify
-from identifiable.estimators._component_choice import Search, Start, starts
-from identifiable.estimators._singular_gaussians import Gaussians, Run, log_sum_exp
-from identifiable.estimators._subspaces import FloatArray
-from identifiable.estimators.base import is_integer, is_real
-from identifiable.estimators.mixture_basis import Unmixed, unmix
-from identifiable.mixture import Mixture
+from identifiable.algorithms.component_choice import Search, Start, starts
+from identifiable.algorithms.diagonal_basis import Unmixed, unmix
+from identifiable.algorithms.singular import Gaussians, Run, log_sum_exp
+from identifiable.algorithms.subspaces import FloatArray
+from identifiable.arrays import is_integer, is_real
+from identifiable.distributions.mixture import Mixture
+from identifiable.theory import Certificate, certify
 
 ROUNDING = 1e-7  # smallest floor, in units of the scale of the data; its square is 100 times the rounding of variances
 

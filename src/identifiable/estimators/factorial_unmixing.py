@@ -24,22 +24,20 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from identifiable.certify import Certificate, Structure, certify, structure_of
+from identifiable.algorithms.diagonal_basis import in_basis, unmix
+from identifiable.algorithms.factorial import FactorialMixture, covariances_of, em_mixture, free_bic
+from identifiable.algorithms.singular import Gaussians, log_sum_exp
+from identifiable.algorithms.ties import tied
+from identifiable.arrays import Array, hold_out, is_integer, is_real
+from identifiable.distributions.mixture import Mixture
 from identifiable.errors import RecoveryWarning, listed
-from identifiable.estimators._affine import AffineModel
-from identifiable.estimators._factorial_mixture import FactorialMixture, covariances_of, em_mixture, free_bic
-from identifiable.estimators._singular_gaussians import Gaussians, log_sum_exp
-from identifiable.estimators._tied_laws import tied
-from identifiable.estimators.base import hold_out, is_integer, is_real
-from identifiable.estimators.mixture_basis import in_basis, unmix
+from identifiable.estimators.affine import AffineModel
 from identifiable.estimators.sparse_unmixing import Reduction
-from identifiable.mixture import Mixture
+from identifiable.theory import Certificate, Structure, certify, structure_of
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # numbers of components tried with free covariances
 CHOSEN_ON = 20_000  # rows on which the number of components is chosen
 ROWS_PER_COMPONENT = 4  # at least, and as many for each latent, where a number of components is tried
-
-Array = NDArray[np.float64]
 
 
 class FactorialUnmixing(AffineModel):

@@ -21,19 +21,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from identifiable.certify import Certificate, Structure, kivva, structure_of
-from identifiable.data.sample import FloatArray
+from identifiable.algorithms.diagonal_basis import unmix
+from identifiable.algorithms.factorial import FactorialMixture, em_mixture, moments
+from identifiable.arrays import Array, FloatArray, blocks_of_rows, hold_out, is_integer, is_real
+from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError, RecoveryWarning
-from identifiable.estimators._factorial_mixture import FactorialMixture, em_mixture, moments
-from identifiable.estimators._mixture_base import MixtureBase, of_size
-from identifiable.estimators.base import LatentModel, hold_out, is_integer, is_real, resolve_device
+from identifiable.estimators.base import LatentModel, resolve_device
 from identifiable.estimators.factorial_unmixing import FactorialUnmixing
-from identifiable.estimators.mixture_basis import unmix
 from identifiable.estimators.sparse_unmixing import Reduction, one_thread
-from identifiable.flows import AutoregressiveFlow, BentFlow, SmoothLeakyFlow
-from identifiable.mixture import Mixture
-from identifiable.nets import as_tensor, blocks_of_rows, in_precision_of, select_member
-from identifiable.train import Anneal, Batch, History, Plan, Step, minimise
+from identifiable.flows.flows import AutoregressiveFlow, BentFlow, SmoothLeakyFlow
+from identifiable.nets import as_tensor, in_precision_of, select_member
+from identifiable.priors.mixture import MixtureBase, of_size
+from identifiable.theory import Certificate, Structure, full_rank, structure_of
+from identifiable.training import Anneal, Batch, History, Plan, Step, minimise
 
 DEPTH = {"leaky": 20, "bent": 12, "autoregressive": 10}
 RATE = {"leaky": 3e-2, "bent": 2e-2, "autoregressive": 3e-3}
@@ -44,7 +44,6 @@ ROWS_PER_COMPONENT = 4  # at least, and as many for each latent
 CAPTURED = 10  # latents up to which a step is recorded on a GPU: the determinants of larger matrices cannot be
 FLATTEST = 1e-3  # a direction that varies by less, as a share of the largest, counts as at rest
 
-Array = NDArray[np.float64]
 Flow = SmoothLeakyFlow | BentFlow | AutoregressiveFlow
 
 
@@ -257,7 +256,7 @@ class GMMFlow(LatentModel):
         Looked at are the components of the rows as they are, whether or not the model takes them to be diagonal.
         """
         check_is_fitted(self)
-        return self._certified(kivva.certify(self.free_mixture_, rows=self.n_rows_, tolerance=FLATTEST))
+        return self._certified(full_rank.certify(self.free_mixture_, rows=self.n_rows_, tolerance=FLATTEST))
 
     # -- training -------------------------------------------------------------------
 

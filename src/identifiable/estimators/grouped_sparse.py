@@ -22,12 +22,13 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
+from identifiable.arrays import hold_out, is_real
 from identifiable.errors import DataError
-from identifiable.estimators._sparse_autoencoder import SparseAutoencoder, excess_l1
-from identifiable.estimators.base import hold_out, is_real, resolve_device
+from identifiable.estimators.base import resolve_device
+from identifiable.estimators.sparse_autoencoder import SparseAutoencoder, excess_l1
 from identifiable.nets import select_member
-from identifiable.train import Batch, Constrained, extragradient
-from identifiable.train.state import Batches
+from identifiable.training import Batch, Constrained, extragradient
+from identifiable.training.state import Batches
 
 LEAST_ROWS = 8  # of a component in a batch, for its moments to count
 RESTING = 1e-4  # variance within a component, as a share of a latent's own, below which it counts as at rest

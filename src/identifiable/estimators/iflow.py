@@ -26,18 +26,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from identifiable.certify import Certificate
-from identifiable.data.sample import FloatArray
-from identifiable.densities import log_normal
+from identifiable.arrays import BLOCK, Array, FloatArray, blocks_of_rows, is_integer, is_real
+from identifiable.distributions.densities import log_normal
 from identifiable.errors import DataError
-from identifiable.estimators._given_u import GivenU, PriorGivenU, rows_of
-from identifiable.estimators.base import is_integer, is_real, resolve_device
+from identifiable.estimators.base import resolve_device
+from identifiable.estimators.given_u import GivenU, PriorGivenU, rows_of
 from identifiable.estimators.sparse_unmixing import Reduction, one_thread
-from identifiable.flows import BentFlow
-from identifiable.nets import BLOCK, as_tensor, blocks_of_rows, in_precision_of, select_member
-from identifiable.train import Anneal, Batch, History, Plan, Step, minimise
-
-Array = NDArray[np.float64]
+from identifiable.flows.flows import BentFlow
+from identifiable.nets import as_tensor, in_precision_of, select_member
+from identifiable.theory import Certificate
+from identifiable.training import Anneal, Batch, History, Plan, Step, minimise
 
 NOISE = 0.1, 0.02  # added to rows while they are straightened: start and end, in sd of a column
 STRAIGHT_DEPTH = 8

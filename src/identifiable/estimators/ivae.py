@@ -34,21 +34,19 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from identifiable.certify import Certificate
-from identifiable.data.sample import FloatArray
-from identifiable.densities import log_normal
+from identifiable.arrays import Array, FloatArray, is_real
+from identifiable.distributions.densities import log_normal
 from identifiable.errors import DataError
-from identifiable.estimators._autoencoder import HALF_GREY, LOG_NOISE_FLOOR, Posterior, follow
-from identifiable.estimators._columns import Columns
-from identifiable.estimators._given_u import GivenU, PriorGivenU, rows_of
-from identifiable.estimators._ivae_nets import Nets
-from identifiable.estimators.base import is_real, resolve_device
+from identifiable.estimators.autoencoder import HALF_GREY, LOG_NOISE_FLOOR, Posterior, follow
+from identifiable.estimators.base import resolve_device
+from identifiable.estimators.columns import Columns
+from identifiable.estimators.given_u import GivenU, PriorGivenU, rows_of
 from identifiable.estimators.iflow import IFlow
+from identifiable.estimators.ivae_nets import Nets
 from identifiable.estimators.sparse_unmixing import Reduction
 from identifiable.nets import Architecture, in_precision_of, select_member, set_rng
-from identifiable.train import Anneal, Batch, History, Plan, Step, minimise
-
-Array = NDArray[np.float64]
+from identifiable.theory import Certificate
+from identifiable.training import Anneal, Batch, History, Plan, Step, minimise
 
 FIRST_NOISE = 0.3  # where a learnt one starts
 FIRST_BETA, HALF = 0.1, 0.5  # weight of the divergence where a net starts at random; it is 1 after half of the training

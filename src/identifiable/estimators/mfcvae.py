@@ -21,13 +21,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from identifiable.data.sample import FloatArray
+from identifiable.arrays import FloatArray, is_integer
+from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
-from identifiable.estimators._mixture_vae import Facet, MixtureAutoencoder, MixtureVAE
-from identifiable.estimators.base import is_integer
-from identifiable.mixture import Mixture
+from identifiable.estimators.mixture_vae import Facet, MixtureAutoencoder, MixtureVAE
 from identifiable.nets import Architecture
-from identifiable.train import Batch, Step
+from identifiable.training import Batch, Step
 
 OPEN_BY = 0.6  # share of the training after which the last facet starts to open
 OPENING = 0.1  # share of the training in which a facet opens

@@ -35,15 +35,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from identifiable.certify import Certificate, Check, Level
-from identifiable.data.sample import FloatArray
-from identifiable.densities import kl_normal, log_normal
+from identifiable.arrays import Array, FloatArray, is_integer
+from identifiable.distributions.densities import kl_normal, log_normal
+from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
-from identifiable.estimators._autoencoder import Autoencoder, Likelihood, Posterior
-from identifiable.estimators._variational import Array, VariationalAutoencoder, _blocks
-from identifiable.estimators.base import is_integer
-from identifiable.mixture import Mixture
+from identifiable.estimators.autoencoder import Autoencoder, Likelihood, Posterior
+from identifiable.estimators.variational import VariationalAutoencoder, _blocks
 from identifiable.nets import Architecture
+from identifiable.theory import Certificate, Check, Level
 
 MOST_BITS = 16
 LOG_SD = -6.0, 4.0  # of a latent in a cell

@@ -36,18 +36,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from identifiable.certify import Certificate, Check, Level
-from identifiable.densities import draw_relaxed_categorical, kl_categorical
+from identifiable.agreement.stability import Stability
+from identifiable.arrays import Array, is_integer, is_real
+from identifiable.distributions.densities import draw_relaxed_categorical, kl_categorical
 from identifiable.errors import DataError
-from identifiable.estimators._autoencoder import Likelihood
-from identifiable.estimators._variational import Array, VariationalAutoencoder, _blocks
-from identifiable.estimators.base import is_integer, is_real
+from identifiable.estimators.autoencoder import Likelihood
+from identifiable.estimators.variational import VariationalAutoencoder, _blocks
 from identifiable.metrics import agreement, mcc
 from identifiable.nets import Architecture, BatchNorm, Conv, ConvTranspose
 from identifiable.nets.architectures import _ImageNet
 from identifiable.nets.images import Shape, to_maps, to_rows
-from identifiable.restarts import Stability
-from identifiable.train import Batch, Step
+from identifiable.theory import Certificate, Check, Level
+from identifiable.training import Batch, Step
 
 REDUCTION = 4  # pixels a side to one position
 

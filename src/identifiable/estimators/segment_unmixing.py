@@ -22,12 +22,11 @@ from scipy.special import betaln, logsumexp
 from scipy.stats import norm
 from sklearn.utils import check_random_state
 
-from identifiable.data.sample import FloatArray
+from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, told_apart
+from identifiable.arrays import FloatArray, hold_out, is_integer
+from identifiable.data.auxiliary import Auxiliary
 from identifiable.errors import DataError, RecoveryWarning, listed
-from identifiable.estimators._affine import AffineModel
-from identifiable.estimators._joint_diagonalisation import blocks_of, diagonalise, told_apart
-from identifiable.estimators.auxiliary import Auxiliary
-from identifiable.estimators.base import hold_out, is_integer
+from identifiable.estimators.affine import AffineModel
 
 PSEUDO_ROWS = 2.0  # of the pooled covariance, added to those of every value of u
 

@@ -28,13 +28,13 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from identifiable.certify import Certificate, Check, Level, certify
-from identifiable.data.sample import FloatArray
+from identifiable.algorithms.hyperplanes.search import Found, find_hyperplanes
+from identifiable.algorithms.noisy import refine_under_noise
+from identifiable.arrays import FloatArray, hold_out, is_integer
+from identifiable.distributions.mixture import Mixture
 from identifiable.errors import RecoveryWarning
-from identifiable.estimators.base import LatentModel, hold_out, is_integer, resolve_device
-from identifiable.estimators.hyperplane_search import Found, find_hyperplanes
-from identifiable.estimators.noisy_unmixing import refine_under_noise
-from identifiable.mixture import Mixture
+from identifiable.estimators.base import LatentModel, resolve_device
+from identifiable.theory import Certificate, Check, Level, certify
 
 RANK_TOLERANCE = 1e-9  # eigenvalues of the correlation matrix below this share of the largest are zero,
 LEAST_EIGENVALUE = 1e-13  # or below this one if the number of latents is given: what rounding leaves

@@ -23,20 +23,18 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from torch import Tensor
 
-from identifiable.data.sample import FloatArray
+from identifiable.arrays import Array, FloatArray, hold_out, is_integer, is_real
 from identifiable.data.simulator import Simulator
-from identifiable.estimators._sparse_autoencoder import BLOCK, Bottleneck, SparseAutoencoder, excess_l1
-from identifiable.estimators.base import hold_out, is_integer, is_real, resolve_device
+from identifiable.estimators.base import resolve_device
+from identifiable.estimators.sparse_autoencoder import BLOCK, Bottleneck, SparseAutoencoder, excess_l1
 from identifiable.nets import MLP, join_members, select_member, select_members
-from identifiable.train import Batch, Constrained, History, Plan, Step, extragradient, minimise
-from identifiable.train.capture import short_mantissas
-from identifiable.train.state import Batches
-
-Array = NDArray[np.float64]
+from identifiable.training import Batch, Constrained, History, Plan, Step, extragradient, minimise
+from identifiable.training.cuda_graph import short_mantissas
+from identifiable.training.state import Batches
 
 PILOT = 20_000  # rows of a simulator that fix units and batch statistics, and that restarts are compared on
 POOL = 2**20  # fresh rows of a simulator that stage 2 draws its batches from

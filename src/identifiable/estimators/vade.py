@@ -16,10 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from identifiable.data.sample import FloatArray
-from identifiable.estimators._mixture_vae import Facet, MixtureVAE
-from identifiable.estimators.base import is_integer
-from identifiable.mixture import Mixture
+from identifiable.arrays import FloatArray, is_integer
+from identifiable.distributions.mixture import Mixture
+from identifiable.estimators.mixture_vae import Facet, MixtureVAE
 from identifiable.nets import Architecture
 
 

@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from identifiable.densities import kl_normal, log_normal
-from identifiable.estimators._autoencoder import Autoencoder, Posterior
-from identifiable.estimators._variational import Array, VariationalAutoencoder
-from identifiable.estimators.base import is_real
+from identifiable.arrays import Array, is_real
+from identifiable.distributions.densities import kl_normal, log_normal
+from identifiable.estimators.autoencoder import Autoencoder, Posterior
+from identifiable.estimators.variational import VariationalAutoencoder
 from identifiable.nets import Architecture
 
 

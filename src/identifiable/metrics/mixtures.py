@@ -15,10 +15,10 @@ from scipy.optimize import linear_sum_assignment, minimize, quadratic_assignment
 from scipy.special import logsumexp
 from sklearn.utils import check_random_state
 
+from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
 from identifiable.metrics._checks import FloatArray, IntArray, one_of, same_rows, table
 from identifiable.metrics.latents import Seed, canonical_directions
-from identifiable.mixture import Mixture
 
 MixtureAlignment = Literal["means", "cca"]
 

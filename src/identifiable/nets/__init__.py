@@ -10,13 +10,11 @@ the values that say which of them encoder and decoder are.
 from identifiable.nets.architectures import ARCHITECTURES, Architecture, ConvNet, Dense, ResNet, resolve
 from identifiable.nets.dense import (
     ACTIVATIONS,
-    BLOCK,
     MLP,
     Dropout,
     Linear,
     Standardise,
     as_tensor,
-    blocks_of_rows,
     calibrate,
     in_precision_of,
     join_members,
@@ -37,7 +35,6 @@ from identifiable.nets.images import (
 __all__ = [
     "ACTIVATIONS",
     "ARCHITECTURES",
-    "BLOCK",
     "MLP",
     "Architecture",
     "BatchNorm",
@@ -54,7 +51,6 @@ __all__ = [
     "ResNet",
     "Standardise",
     "as_tensor",
-    "blocks_of_rows",
     "calibrate",
     "in_precision_of",
     "join_members",

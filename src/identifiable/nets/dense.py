@@ -17,8 +17,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-BLOCK = 8192  # rows that go through a net at once outside training
-
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "leaky_relu": partial(F.leaky_relu, negative_slope=0.2),
@@ -283,12 +281,3 @@ def in_precision_of(module: M, rows: NDArray[Any]) -> M:
 def as_tensor(rows: NDArray[Any], device: torch.device, dtype: Any = np.float32) -> Tensor:
     """Return rows as a tensor of this precision on a device."""
     return torch.as_tensor(np.ascontiguousarray(rows, dtype=dtype), device=device)
-
-
-def blocks_of_rows(rows: NDArray[Any]) -> list[NDArray[Any]]:
-    """Cut rows into parts that go through a net at once outside training; no rows are one part.
-
-    >>> [len(block) for block in blocks_of_rows(np.zeros((10_000, 2)))]
-    [8192, 1808]
-    """
-    return [rows[i : i + BLOCK] for i in range(0, max(len(rows), 1), BLOCK)]

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from identifiable.agreement.stability import DOUBTFUL, STABLE
 from identifiable.errors import listed
-from identifiable.report._portraits import bars, circle, effect_map, film, histogram
-from identifiable.report._table import Column, Entry, Row, Table, number
-from identifiable.report.page import Fact, Page, Section, render
-from identifiable.restarts import DOUBTFUL, STABLE
+from identifiable.report.html import Fact, Page, Section, render
+from identifiable.report.portraits import bars, circle, effect_map, film, histogram
+from identifiable.report.table import Column, Entry, Row, Table, number
 
 MARKS = {"stable": "better", "doubtful": "quiet", "unstable": "worse"}
 HEADINGS = {

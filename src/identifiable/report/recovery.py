@@ -121,7 +121,7 @@ def recovery_table(
 
     Examples
     --------
-    >>> from identifiable.data.simulate import make_pdgmm
+    >>> from identifiable.data.simulators import make_pdgmm
     >>> settings = {"n = 3": lambda seed: make_pdgmm(1000, n=3, random_state=seed)}
     >>> table = recovery_table(settings, {}, seeds=[0, 1], published={"n = 3": 0.96}, verbose=0)
     >>> table.to_frame()[["method", "seeds", "published"]]

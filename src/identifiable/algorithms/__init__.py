@@ -1,0 +1,1 @@
+"""Numerical algorithms without estimators: arrays in, arrays out."""

@@ -1,0 +1,242 @@
+"""A Gaussian mixture whose covariances are all diagonal in one basis: EM for its likelihood.
+
+    W y ~ Σ_j w_j N(m_j, diag v_j),        W (n, n), w (J,), m and v (J, n).
+
+Given responsibilities r_ij, the M-step of the mixture is the usual one, and that of W the joint diagonalisation of the
+component covariances C_j = Σ_i r_ij (y_i - μ_j)(y_i - μ_j)' / Σ_i r_ij (Gales 1999: semi-tied covariances). Every
+covariance holds `PSEUDO_ROWS` of the pooled one, so that no component shrinks to a point.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn import config_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+
+from identifiable.algorithms.joint_diagonalisation import diagonalise
+from identifiable.algorithms.singular import Gaussians, log_sum_exp
+from identifiable.arrays import Array
+from identifiable.distributions.mixture import Mixture
+from identifiable.errors import DataError
+from identifiable.training.clock import require_time
+
+PSEUDO_ROWS = 2.0  # of the pooled covariance, added to those of every component
+FEWEST_ROWS = 2.0  # a component with less is left out
+SPLITS = 4  # ways to split, or join, that are tried before giving up
+HALVING = 10  # steps of EM within a component that is to be split
+HALVED_ON = 2_000  # rows of it, at most
+UNLIKELY = 0.05  # rows that belong to it with less probability are left out
+TELLING = 1.0  # the criterion has to fall by more
+W_STEPS = 3  # of the diagonalisation, for every step of EM
+
+
+@dataclass(frozen=True, eq=False)
+class FactorialMixture:
+    """W (n, n), weights (J,), means (J, n) and variances (J, n) of the latents W y."""
+
+    W: Array
+    weights: Array
+    means: Array
+    variances: Array
+
+    @classmethod
+    def of(cls, mixture: Mixture, W: Array) -> "FactorialMixture":
+        """Take a mixture of y in the basis W; what is not diagonal there is dropped."""
+        moved = mixture.pushforward(W, np.zeros(len(W)))
+        variances = np.maximum(np.diagonal(moved.covariances, axis1=1, axis2=2), np.finfo(np.float64).tiny)
+        return cls(W, moved.weights, moved.means, variances)
+
+    @property
+    def mixture(self) -> Mixture:
+        """The law of the latents."""
+        return Mixture(self.weights, self.means, self.variances)
+
+    def log_joint(self, y: Array) -> Array:
+        """Log w_j N(y; j) for rows y (N, n); (N, J)."""
+        z, precision = y @ self.W.T, 1 / self.variances
+        linear = self.means * precision
+        constant = np.log(self.weights) - 0.5 * (self.means * linear + np.log(2 * np.pi * self.variances)).sum(1)
+        joint: Array = z @ linear.T - 0.5 * z**2 @ precision.T + (constant + np.linalg.slogdet(self.W)[1])
+        return joint
+
+    def bic(self, y: Array) -> float:
+        """Return p log N - 2 log p(y); lower is better."""
+        (J, n), rows = self.means.shape, len(y)
+        likelihood = log_sum_exp(self.log_joint(y)).sum()
+        return float((J * (2 * n + 1) - 1 + n * n) * np.log(rows) - 2 * likelihood)
+
+    def improved(self, y: Array, *, max_iter: int, tol: float) -> "Improved":
+        """Run EM on rows y (N, n) until the mean log-likelihood gains less than tol."""
+        model, before, n_iter = self, -np.inf, 0
+        while True:
+            require_time()
+            joint = model.log_joint(y)
+            total = log_sum_exp(joint)
+            now = float(total.mean())
+            if n_iter == max_iter or (n_iter > 0 and now - before < tol):
+                return Improved(model, now, n_iter)
+            before, n_iter = now, n_iter + 1
+            model = _maximised(y, np.exp(joint - total[:, None]), model.W)
+
+    def resized(self, y: Array, *, most: int, max_iter: int, tol: float) -> "FactorialMixture":
+        """Split components and join them, as long as the Bayesian information criterion of rows y (N, n) falls."""
+        model, bic = self, self.bic(y)
+        attempt, other, idle = _split, _join, 0
+        while idle < 2:
+            for candidate in attempt(model, y, most):
+                ended = candidate.improved(y, max_iter=max_iter, tol=tol).model
+                if (now := ended.bic(y)) < bic - TELLING:
+                    model, bic, idle = ended, now, 0
+                    break
+            else:
+                attempt, other, idle = other, attempt, idle + 1
+        return model
+
+    def effective_rows(self, y: Array) -> Array:
+        """Return what rows y (N, n) are worth to the moments of each component (J,): Σ_i r_ij², fewer than Σ_i r_ij.
+
+        The score of a mean is r_ij (z_i - m_j) / v_j: where it is not sure which component a row belongs to, the row
+        tells less of each.
+        """
+        joint = self.log_joint(y)
+        r = np.exp(joint - log_sum_exp(joint)[:, None])
+        worth: Array = np.maximum((r**2).sum(0), 1.0)
+        return worth
+
+
+def _split(model: FactorialMixture, y: Array, most: int) -> Iterator[FactorialMixture]:
+    """Cut components in two, those first whose rows that makes likeliest."""
+    z, joint = y @ model.W.T, model.log_joint(y)
+    r = np.exp(joint - log_sum_exp(joint)[:, None])
+    n, found = z.shape[1], []
+    for j, worth in enumerate(r.sum(0)):
+        if worth < 4 * (2 * n + 1):
+            continue
+        own = np.flatnonzero(r[:, j] > UNLIKELY)
+        own = own[:: -(-len(own) // HALVED_ON)]
+        halves = _halved(z[own], r[own, j])
+        found.append((worth * halves.gain, j, halves))
+    for _, j, two in sorted(found, key=lambda f: -f[0])[: max(0, min(SPLITS, most - len(model.weights)))]:
+        keep = np.arange(len(model.weights)) != j
+        yield FactorialMixture(
+            model.W,
+            np.r_[model.weights[keep], model.weights[j] * two.weights],
+            np.r_[model.means[keep], two.means],
+            np.r_[model.variances[keep], two.variances],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Halves:
+    """Two Gaussians with diagonal covariances, and what the mean log-likelihood gains over one."""
+
+    gain: float
+    weights: Array
+    means: Array
+    variances: Array
+
+
+def _halved(z: Array, r: Array) -> _Halves:
+    """Put two Gaussians in the place of one, of rows z (N, n) weighted by r (N,).
+
+    EM starts from every latent twice: from what is above and below its mean, and from what is near and far.
+    """
+    mean = r @ z / r.sum()
+    z = z - mean
+    v = r @ z**2 / r.sum()
+    starts = np.concatenate([z > 0, z**2 > v], axis=1).T.astype(np.float64)  # (2 n, N)
+    floor, ended = 1e-3 * v, []
+    squares = z**2
+    for share in starts:
+        for _ in range(HALVING):
+            q = np.stack([share, 1 - share]) * r  # (2, N)
+            rows = np.maximum(q.sum(1), 1e-3)
+            w, m = rows / rows.sum(), q @ z / rows[:, None]
+            s = np.maximum(q @ squares / rows[:, None] - m**2, floor)
+            constant = np.log(w) - 0.5 * (m**2 / s + np.log(s / v)).sum(1)
+            joint = z @ (m / s).T - 0.5 * squares @ (1 / s - 1 / v).T + constant  # relative to one Gaussian
+            total = np.logaddexp(joint[:, 0], joint[:, 1])
+            share = np.exp(joint[:, 0] - total)
+        ended.append(_Halves(float(r @ total / r.sum()), w, m + mean, s))
+    return max(ended, key=lambda halves: halves.gain)
+
+
+def _join(model: FactorialMixture, y: Array, most: int) -> Iterator[FactorialMixture]:
+    """Join the components that are most alike, two at a time, moments kept."""
+    J = len(model.weights)
+    w, m, v = model.weights, model.means, model.variances
+    share = (w[:, None] / (w[:, None] + w))[..., None]
+    joint = share * v[:, None] + (1 - share) * v + share * (1 - share) * (m[:, None] - m) ** 2
+    cost = (w[:, None] + w) * np.log(joint).sum(-1) - w[:, None] * np.log(v).sum(1)[:, None] - w * np.log(v).sum(1)
+    order = np.argsort(np.where(np.tri(J, dtype=bool), np.inf, cost), axis=None)[: min(SPLITS, J * (J - 1) // 2)]
+    for a, b in zip(*np.unravel_index(order, (J, J)), strict=True):
+        keep = ~np.isin(np.arange(J), (a, b))
+        both = w[a] + w[b]
+        yield FactorialMixture(
+            model.W,
+            np.r_[w[keep], both],
+            np.r_[m[keep], [(w[a] * m[a] + w[b] * m[b]) / both]],
+            np.r_[v[keep], joint[a, b][None]],
+        )
+
+
+@dataclass(frozen=True)
+class Improved:
+    """A mixture, its mean log-likelihood, and the steps of EM taken."""
+
+    model: FactorialMixture
+    score: float
+    n_iter: int
+
+
+def em_mixture(rows: Array, components: int, seed: int, *, max_iter: int = 100, floor: float = 1e-6) -> Mixture:
+    """Fit a mixture of full covariances to rows (N, n) by EM from k-means; `floor` is added to all variances."""
+    if components > len(rows):
+        raise DataError(
+            f"Expected at least as many rows as components: n_components = {components}, n_samples = {len(rows)}. "
+            "Lower n_components."
+        )
+    require_time()
+    with warnings.catch_warnings(), config_context(array_api_dispatch=False):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = GaussianMixture(components, max_iter=max_iter, reg_covar=floor, random_state=seed).fit(rows)
+    return Mixture(found.weights_, found.means_, found.covariances_)
+
+
+def free_bic(mixture: Mixture, y: Array) -> float:
+    """Return p log N - 2 log p(y) of a mixture with free covariances, rows y (N, n); lower is better."""
+    (J, n), (values, axes) = mixture.means.shape, np.linalg.eigh(mixture.covariances)
+    law = Gaussians(mixture.weights, mixture.means, axes, np.maximum(values, 1e-300), 0.0)
+    parameters = J - 1 + J * n + J * n * (n + 1) // 2
+    return float(parameters * np.log(len(y)) - 2 * log_sum_exp(law.log_joint(y)).sum())
+
+
+def covariances_of(y: Array, model: FactorialMixture) -> Mixture:
+    """Return the mixture that an M-step makes of rows y (N, n) when no basis is asked of it."""
+    joint = model.log_joint(y)
+    return moments(y, np.exp(joint - log_sum_exp(joint)[:, None]))
+
+
+def _maximised(y: Array, r: Array, W: Array) -> FactorialMixture:
+    """Return the likeliest mixture for responsibilities r (N, J), its W found from the last one."""
+    free = moments(y, r)
+    return FactorialMixture.of(free, diagonalise(free.covariances, free.weights, W, max_steps=W_STEPS).W)
+
+
+def moments(y: Array, r: Array, *, fewest: float = FEWEST_ROWS, pseudo: float = PSEUDO_ROWS) -> Mixture:
+    """Return weights, means and covariances of rows y (N, n) with responsibilities r (N, J).
+
+    Components of no more than `fewest` rows are left out; if all are, one has all rows. Covariances hold `pseudo` rows
+    of the pooled one.
+    """
+    enough = r.sum(0) > fewest
+    r = r[:, enough] if enough.any() else np.ones((len(y), 1))
+    rows = r.sum(0)
+    means = r.T @ y / rows[:, None]
+    products = np.stack([(y * own[:, None]).T @ y for own in r.T])
+    products -= rows[:, None, None] * (means[:, :, None] * means[:, None, :])
+    C = (products + pseudo * products.sum(0) / rows.sum()) / (rows + pseudo)[:, None, None]
+    return Mixture(rows / rows.sum(), means, (C + C.swapaxes(1, 2)) / 2)

@@ -1,0 +1,113 @@
+r"""Candidates for the hyperplanes of latents at rest: polished, tested, and chosen to be independent.
+
+A combination of several true rows vanishes where all of them rest, so it holds many samples exactly too; but these
+span too little. The test of codimension finds that out, and notes their flat.
+"""
+
+import numpy as np
+
+from identifiable.algorithms.hyperplanes.affine_subspaces import LARGEST
+from identifiable.algorithms.hyperplanes.planes import FLOOR, LEAST_SHARE, Cloud, Hyperplane
+from identifiable.arrays import Array
+
+SAME, SAME_EXACT = 0.999, 1 - 1e-6  # correlation from which two rows are one: before polishing, and after
+LEAST_SHARPNESS = 50  # samples on a hyperplane for one beside it
+
+
+class Candidates:
+    """Exact hyperplanes of the white rows x (N, n), and the independent ones among them, `kept`."""
+
+    def __init__(self, x: Array, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.cloud = Cloud(x, rng)
+        self.n = self.cloud.n
+        self.candidates: list[Hyperplane] = []
+        self.directions = np.zeros((0, self.n))  # of the candidates
+        self.kept: list[Hyperplane] = []
+        self.noted: list[Array] = []  # null spaces (n + 1, m) that hold several rows each
+        self.blocks: list[Array] = []  # those in which no direction vanishes more often than all together
+
+    @property
+    def solved(self) -> bool:
+        """Whether n independent rows are known exactly, and none holds so few samples that it needs a second look."""
+        shares = [k.share for k in self.kept]
+        return len(shares) == self.n and min(shares) >= 0.4 * float(np.median(shares))
+
+    def offer(self, rows: Array, most: int = 400) -> int:
+        """Polish candidate rows (m, n + 1), keep genuine hyperplanes; return how many more are kept."""
+        resting = self.cloud.resting(rows)
+        before = len(self.kept)
+        for i in np.argsort(-resting)[:most]:
+            if resting[i] < LEAST_SHARE:
+                break
+            if not self._known(rows[i], SAME) and self._consider(rows[i]) and len(self.candidates) >= self.n:
+                self._keep_independent()
+                if self.solved:
+                    break
+        self._keep_independent()
+        return len(self.kept) - before
+
+    def _consider(self, row: Array) -> bool:
+        """Polish one row and add it to the candidates if it is a genuine hyperplane."""
+        plane = self.cloud.polish(row)
+        if plane is None or plane.sharpness < LEAST_SHARPNESS:
+            return False
+        if plane.share < max(LEAST_SHARE, 2.0 * self.n / self.cloud.rows) or self._known(plane.row, SAME_EXACT):
+            return False
+        if self._holds_several(plane):
+            return False
+        self.candidates.append(plane)
+        self.directions = np.stack([k.normal for k in self.candidates])
+        return True
+
+    def _known(self, row: Array, limit: float) -> bool:
+        """Whether a candidate has this direction, or a block holds it."""
+        a = row[: self.n] / np.linalg.norm(row[: self.n])
+        if self.candidates and float(np.abs(self.directions @ a).max()) > limit:
+            return True
+        return any(np.linalg.norm(_basis(block).T @ a) > limit for block in self.blocks)
+
+    def _holds_several(self, plane: Hyperplane) -> bool:
+        """Whether the samples on it span too little: then it is a combination of rows, and their flat is noted."""
+        n = self.n
+        inside = np.flatnonzero(np.abs(plane.distance(self.cloud.x)) < plane.band)
+        x = self.cloud.x[inside]
+        widest: Array | None = None
+        for attempt in range(8):  # random subsets, small and large: a few stray samples would hide it in all of them
+            size = min(len(inside), max(4 * n, len(inside) // 6 if attempt % 2 else 0))
+            null = self.cloud.null_space(self.rng.choice(inside, size, replace=False))
+            if null.shape[1] > (1 if widest is None else widest.shape[1]):
+                off = (np.abs(x @ null[:n] + null[n]) > 10 * FLOOR).any(1).sum()
+                if off <= n + 10:  # all but strays; a component that only the subset misses is larger
+                    widest = null
+        if widest is not None and widest.shape[1] <= LARGEST:
+            self.note(widest)
+        return widest is not None
+
+    def note(self, null: Array) -> None:
+        """Keep a flat for later, once."""
+        new = _basis(null)
+        for flat in (*self.noted, *self.blocks):
+            if flat.shape[1] == null.shape[1]:
+                cosines = np.linalg.svd(_basis(flat).T @ new, compute_uv=False)
+                if cosines[-1] > 1 - 1e-6:
+                    return
+        self.noted.append(null)
+
+    def _keep_independent(self) -> None:
+        """Greedy choice of independent rows, largest spike first."""
+        self.kept = []
+        basis = np.zeros((0, self.n))
+        for i in sorted(range(len(self.candidates)), key=lambda i: -self.candidates[i].share):
+            plane, v = self.candidates[i], self.directions[i]
+            rest = v - basis.T @ (basis @ v)
+            rest -= basis.T @ (basis @ rest)
+            if len(self.kept) < self.n and np.linalg.norm(rest) > 1e-3:
+                self.kept.append(plane)
+                basis = np.vstack([basis, rest / np.linalg.norm(rest)])
+
+
+def _basis(null: Array) -> Array:
+    """Return orthonormal directions (n, m) of the span of functionals null (n + 1, m)."""
+    basis: Array = np.linalg.qr(null[:-1])[0]
+    return basis

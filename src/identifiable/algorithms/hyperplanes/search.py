@@ -1,0 +1,383 @@
+r"""The search for n independent hyperplanes that hold the samples at rest: the linear core of sparse unmixing.
+
+1. *Neighbours*: flats of near samples, intersected until single rows are left (`flats.py`). Solves the case of rest
+   values far from the mean, where descent has many false minima, as long as a pattern of activity has samples enough.
+2. *Starts*: descent of  Σ_i E ρ_τ(w_i·x + b_i) - log|det W|  (`descent.py`) with the pinball loss in homogeneous
+   coordinates, from FastICA-like and random starts, for several τ in one batch. The τ-quantile of w·x sits on the rest
+   value exactly for every τ between P(t < rest) and P(t <= rest); |t| around the mean (τ = 1/2) would miss it where
+   the rest value is far from the mean. The better half after the coarse stages is carried on.
+3. *Candidates* are polished, and combinations of rows told from rows (`candidates.py`); the flat of a combination is
+   noted, and searched by itself.
+4. *Algebra* on the on/off codes of the rows found so far isolates rows that no start has reached.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+import torch
+from torch import Tensor
+
+from identifiable.algorithms.hyperplanes.affine_subspaces import (
+    LARGEST,
+    code_flats,
+    is_block,
+    known_flats,
+    narrow,
+    neighbour_flats,
+    sparse_directions,
+)
+from identifiable.algorithms.hyperplanes.candidates import SAME_EXACT, Candidates
+from identifiable.algorithms.hyperplanes.descent import LogSize, Pinball, descend, ica_start, orient
+from identifiable.algorithms.hyperplanes.planes import peaks, unit
+from identifiable.arrays import Array
+from identifiable.training.clock import require_time
+
+SMOOTH = (1.0, 0.7, 0.5, 0.3)  # widths ε of the descent where nothing rests exactly, in sd
+COARSE, FINE = (0.5, 0.286, 0.164, 0.093), (0.053, 0.031, 0.018, 0.01)  # widths ε of the descent, in sd
+# Contrast of the start and τ of the descent, in the order they are tried.
+SCHEDULE = (
+    ("tanh", 0.5),
+    ("tanh", 0.05),
+    ("tanh", 0.2),
+    ("skew", 0.12),
+    ("cube", 0.05),
+    ("random", 0.3),
+    ("cube", 0.5),
+    ("skew", 0.5),
+    ("tanh", 0.02),
+    ("cube", 0.02),
+    ("tanh", 0.12),
+    ("skew", 0.05),
+    ("random", 0.12),
+    ("random", 0.5),
+    ("random", 0.4),
+    ("random", 0.05),
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows (n, n + 1) of w·x + b on the white rows given.
+
+    The first `verified` were seen as sharp hyperplanes. `blocks` are groups of rows that vanish on the same samples
+    only: each spans its group, and no row of it is identified alone.
+    """
+
+    rows: Array
+    verified: int
+    blocks: tuple[tuple[int, ...], ...]
+
+
+def _as_rows(W: Tensor) -> Array:
+    rows: Array = W.reshape(-1, W.shape[-1]).double().cpu().numpy()
+    return rows
+
+
+def tabled_schedule(number: int, many: int) -> tuple[list[str], Tensor]:
+    """Return the contrasts and the τ (many,) of this round."""
+    chosen = [SCHEDULE[(number * many + i) % len(SCHEDULE)] for i in range(many)]
+    return [kind for kind, _ in chosen], torch.tensor([tau for _, tau in chosen])
+
+
+def pinball_starts(x: Tensor, W: Tensor, tau: Tensor, fixed: int = 0) -> Tensor:
+    """Descend from starts W (D, S, n, q) with a τ each, (S,), and carry the better half on: (D, S / 2, n, q)."""
+    W = torch.cat([W[:, :, :fixed], orient(x, W, tau)[:, :, fixed:]], 2)
+    W = descend(x, W, Pinball(tau), COARSE, 10, fixed=fixed)
+    best = peaks(x, W).sum(-1).topk((len(tau) + 1) // 2).indices
+    W = torch.gather(W, 1, best[..., None, None].expand(-1, -1, *W.shape[2:]))
+    return descend(x, W, Pinball(tau[best]), FINE, 20, fixed=fixed)
+
+
+class HyperplaneSearch(Candidates):
+    """The state of one search: the candidates, the flats they come from, and the starts tried."""
+
+    def __init__(self, x: Array, seed: int) -> None:
+        super().__init__(x, np.random.default_rng(seed))
+        self.torch_rng = torch.Generator().manual_seed(seed)
+        self.neighbours: list[Array] = []
+        self.contrasts: dict[str, Tensor] = {}
+        self.best_start: tuple[float, Array] | None = None
+        self.first: tuple[Tensor, Tensor] | None = None  # rows and starts of a first round that was run beforehand,
+        self.smooth: Tensor | None = None  # and its smooth start
+
+    # -- flats ------------------------------------------------------------------
+
+    def look_at_neighbours(self) -> None:
+        """Find the flats of neighbours, and the rows in which they meet."""
+        self.neighbours = neighbour_flats(self.cloud, self.rng, 6 * self.n)
+        if len(self.neighbours) > 1:
+            self.use_flats()
+
+    def use_flats(self) -> None:
+        """Split and intersect flats until that brings no more rows."""
+        more = 1
+        while more and len(self.kept) < self.n:
+            more = self._split_noted()
+            if len(self.kept) < self.n:
+                more += self._intersect()
+
+    def _split_noted(self) -> int:
+        """Search inside every flat noted so far; return how many more rows are kept."""
+        noted, self.noted = sorted(self.noted, key=lambda a: a.shape[1]), []
+        more = 0
+        for null in noted[: 3 * self.n]:
+            if len(self.kept) >= self.n:
+                break
+            directions = sparse_directions(self.cloud, null, self.torch_rng)
+            new = self.offer(directions)
+            if not new and is_block(self.cloud, null, directions):
+                self.blocks.append(null)
+            more += new
+        self.noted = []
+        return more
+
+    def _intersect(self) -> int:
+        """Intersect null spaces until one unknown row is left in them; return how many more rows are kept."""
+        flats = known_flats(self.neighbours, self.kept)
+        if len(self.kept) > 1:
+            flats += code_flats(self.cloud, self.kept)
+        lines: list[Array] = []
+        for h in self.rng.permutation(len(flats))[: 4 * self.n]:
+            left = narrow(flats[h], flats, self.rng)
+            if left.null.shape[1] == 1 and not left.known.any():
+                if not lines or np.abs(np.array(lines) @ left.null[:, 0]).max() < SAME_EXACT:
+                    lines.append(left.null[:, 0])
+                if len(lines) + len(self.kept) >= self.n:
+                    break
+            elif left.null.shape[1] <= 10:
+                self.note(left.null)
+        more = self.offer(np.array(lines)) if lines else 0
+        if more:
+            return more
+        for flat in sorted(flats, key=lambda a: a.null.shape[1])[: 2 * self.n]:
+            if flat.null.shape[1] > LARGEST or len(self.kept) >= self.n:
+                break
+            more += self.offer(sparse_directions(self.cloud, flat.null, self.torch_rng))
+        return more
+
+    def independent_blocks(self) -> list[Array]:
+        """Blocks (m, n + 1), smallest first, that are independent of the rows kept and of each other."""
+        rows = [k.row for k in self.kept]
+        found: list[Array] = []
+        for null in sorted(self.blocks, key=lambda a: a.shape[1]):
+            fresh = unit(np.vstack([*rows, *null.T]))[:, : self.n]
+            if len(fresh) <= self.n and np.linalg.matrix_rank(fresh, tol=1e-4) == len(fresh):
+                found.append(null.T)
+                rows.extend(null.T)
+        return found
+
+    # -- starts -----------------------------------------------------------------
+
+    @property
+    def starts_per_round(self) -> int:
+        """As many as make a round worth its overhead."""
+        return 8 if self.n < 15 else 4
+
+    def subsample(self, number: int) -> Tensor:
+        """Draw the white rows (1, N, n + 1) of a round."""
+        n = self.n
+        size = int(max(2500, (100 if n < 60 else 60) * n) * (1 + 0.5 * number))
+        return self.cloud.single[torch.randperm(self.cloud.rows, generator=self.torch_rng)[:size]][None]
+
+    def schedule(self, number: int) -> tuple[list[str], Tensor]:
+        """Return the contrasts and the τ of this round: from the table, or from the rows verified so far."""
+        many = self.starts_per_round
+        if not self.kept:
+            return tabled_schedule(number, many)
+        # The window of τ in which the rows found so far sit on their quantile.
+        t = np.stack([k.distance(self.cloud.x) for k in self.kept], 1)
+        bands = np.array([k.band for k in self.kept])
+        below, above = (t < -bands).mean(0), (t > bands).mean(0)
+        low, high = np.median(np.minimum(below, above)), np.median(1 - np.maximum(below, above))
+        places = self.rng.permutation([0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5])[:many]
+        kinds = ["tanh", "random", "cube", "random", "tanh", "skew", "random", "cube"][:many]
+        return kinds, torch.as_tensor(np.clip(low + places * (high - low), 0.01, 0.5)).float()
+
+    def start(self, kind: str) -> Tensor:
+        """Return a start (n, n + 1) of this contrast, the verified rows in place of as many of its own."""
+        start = torch.cat([self.contrast(kind), torch.zeros(self.n, 1)], 1)
+        fixed = self.verified_rows()
+        if not len(fixed):
+            return start
+        basis = torch.linalg.qr(fixed[:, : self.n].T)[0]
+        rest = start[:, : self.n] - start[:, : self.n] @ basis @ basis.T
+        order = scipy.linalg.qr(rest.numpy().T, pivoting=True, mode="r")[1][: self.n - len(fixed)]
+        return torch.cat([fixed, start[order]])
+
+    def contrast(self, kind: str) -> Tensor:
+        """Return the rotation (n, n) that is best by this contrast; a new one each time if it is random."""
+        if kind == "random" or kind not in self.contrasts:
+            white = self.cloud.single[None, : max(8000, 100 * self.n), : self.n]
+            self.contrasts[kind] = ica_start(white, kind, self.torch_rng)[0]
+        return self.contrasts[kind]
+
+    def verified_rows(self) -> Tensor:
+        """Rows on white data (m, n + 1) known exactly, at most n - 1."""
+        rows = [k.row for k in self.kept][: self.n - 1]
+        return torch.as_tensor(np.stack(rows)).float() if rows else torch.zeros(0, self.n + 1)
+
+    def start_round(self, number: int) -> None:
+        """Descend from a batch of starts on a subsample and offer their rows."""
+        x = self.subsample(number)
+        kinds, tau = self.schedule(number)
+        W = torch.stack([self.start(kind) for kind in kinds])[None]
+        self.take(x, pinball_starts(x, W, tau, fixed=len(self.verified_rows()))[0])
+
+    def take(self, x: Tensor, W: Tensor) -> None:
+        """Offer the rows of the starts W (S, n, n + 1), then those of their sharper minima."""
+        self.offer(_as_rows(W))
+        if len(self.kept) < self.n:
+            W = W / W[..., : self.n].norm(dim=-1, keepdim=True)
+            logs = descend(x, W[None], LogSize(), (0.1, 0.05, 0.02, 0.01), 6)[0]
+            self.offer(_as_rows(logs))
+            self.remember(W, logs)
+
+    def remember(self, *batches: Tensor) -> None:
+        """Keep the start whose coordinates rest most often, for what is not found otherwise."""
+        for W in batches:
+            for whole, value in zip(W, peaks(self.cloud.single[None, :6000], W[None])[0].sum(-1), strict=True):
+                if self.best_start is None or float(value) > self.best_start[0]:
+                    self.best_start = float(value), _as_rows(whole)
+
+    def smooth_starts(self, *kinds: str) -> None:
+        """Remember minimisers of a coarse contrast too: where nothing rests exactly they are the better ones."""
+        if self.smooth is None or kinds != ("tanh",):
+            W = torch.stack([torch.cat([self.contrast(kind), torch.zeros(self.n, 1)], 1) for kind in kinds])[None]
+            self.smooth = descend(self.subsample(0), W, LogSize(), SMOOTH, 15)[0]
+        self.remember(self.smooth)
+
+    # -- the result -------------------------------------------------------------
+
+    def exhausted(self, rounds: int) -> bool:
+        """Whether another round would not help: all is found, or there is nothing sharp to be found."""
+        starts = rounds * self.starts_per_round
+        if not self.kept and not self.blocks:
+            return starts >= 16
+        blocks = self.independent_blocks()
+        if blocks and len(self.kept) + sum(map(len, blocks)) == self.n:
+            return starts >= 16 or max(map(len, blocks)) <= 3  # a large block may only not have been split
+        return False
+
+    def finish(self, max_rounds: int) -> Found:
+        """Look at neighbours, then at rounds of starts, until n rows are verified or more would not help."""
+        number = 0
+        if self.first is not None:
+            self.take(*self.first)
+            number = 1
+        if not self.solved:
+            self.look_at_neighbours()
+        while not self.solved and number < max_rounds:
+            require_time()
+            self.start_round(number)
+            self.use_flats()
+            number += 1
+            if self.exhausted(number):
+                break
+        return self.complete()
+
+    def complete(self) -> Found:
+        """Return n independent rows: what was verified, then blocks, then the rows of the best start."""
+        rows = [k.row for k in self.kept]
+        blocks = []
+        for block in self.independent_blocks():
+            blocks.append(tuple(range(len(rows), len(rows) + len(block))))
+            rows.extend(block)
+        if len(rows) == self.n:
+            # A piecewise affine mixture has exact hyperplanes of its own, through some of its pieces: a smooth start
+            # then rests far more often than they do.
+            self.smooth_starts("tanh")
+            single = torch.as_tensor(np.array(rows)).float()
+            resting = float(peaks(self.cloud.single[None, :6000], single[None, None]).sum())
+            trusted = self.best_start is not None and self.best_start[0] < 1.2 * resting
+        else:
+            self.smooth_starts("tanh", "cube", "skew", "random")
+            trusted = 2 * len(rows) >= self.n
+        if not trusted:  # a whole start fits together better than single rows
+            rows, blocks = [], []
+        verified = len(rows)
+        if verified < self.n and self.best_start is not None:
+            others = self.best_start[1]
+            order = np.argsort(-self.cloud.resting(others, 0.05))
+            for limit in (0.3, 0.05, 1e-3, 0.0):
+                for i in order:
+                    if len(rows) < self.n and self._independent(rows, others[i], limit):
+                        rows.append(others[i])
+        return Found(np.array(rows), verified, tuple(blocks))
+
+    def _independent(self, rows: list[Array], row: Array, limit: float) -> bool:
+        if not rows:
+            return True
+        a, v = unit(np.stack(rows))[:, : self.n], unit(row[None])[0, : self.n]
+        return bool(np.linalg.norm(v - np.linalg.lstsq(a.T, v, rcond=None)[0] @ a) > limit)
+
+
+@torch.inference_mode()  # the tensors are small: what autograd notes down would be a fifth of the time
+def find_hyperplanes(
+    sets: Sequence[Array],
+    seeds: Sequence[int],
+    *,
+    max_rounds: int = 8,
+    device: torch.device | None = None,
+) -> list[Found]:
+    """Find n independent hyperplanes that hold many of the rows, for each of many data sets of white rows (N, n).
+
+    With a GPU as the device, the first starts of all data sets of one n descend there in one batch; the rest is done
+    set by set on the CPU.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.normal(size=(2000, 3)) * (rng.random((2000, 3)) < 0.5) + [0, 1, 2]
+    >>> values, vectors = np.linalg.eigh(np.cov(z.T, ddof=0))
+    >>> white = (z - z.mean(0)) @ vectors / np.sqrt(values)
+    >>> (found,) = find_hyperplanes([white], [0])
+    >>> t = white @ found.rows[:, :3].T + found.rows[:, 3]
+    >>> found.verified, bool((np.sort(np.abs(t) < 1e-6, 1) == np.sort(z == [0, 1, 2], 1)).all())
+    (3, True)
+    """
+    searches = [HyperplaneSearch(x, seed) for x, seed in zip(sets, seeds, strict=True)]
+    if device is not None and device.type != "cpu":  # a CPU has more to gain from neighbours, which often suffice
+        for n in sorted({search.n for search in searches}):
+            _first_round([search for search in searches if search.n == n], device)
+    return [search.finish(max_rounds) for search in searches]
+
+
+@torch.inference_mode()
+def centred_rows(x: Array, seed: int, starts: int = 4) -> Array:
+    """Return the rows (n, n + 1) of the best smooth start on white rows x (N, n) with every rest value at the mean.
+
+    On a mixture that is far from affine a free rest value is drawn to the folds; where latents lie around their rest
+    value the mean is the better guess.
+    """
+    search = HyperplaneSearch(x, seed)
+    W = torch.stack([search.start(kind) for kind in ("tanh", "cube", *["random"] * (starts - 2))])[None]
+    rows = search.cloud.single[None, :8000].clone()
+    rows[..., -1] = 0
+    W = descend(rows, W, LogSize(), SMOOTH, 20)
+    value = LogSize()(rows, W, SMOOTH[-1])[0].sum(-1) - torch.linalg.slogdet(W[..., :-1])[1]
+    best = _as_rows(W[0, int(value.argmin())])
+    best[:, -1] = 0
+    return best
+
+
+def _first_round(group: list[HyperplaneSearch], device: torch.device) -> None:
+    """Descend from the first starts of many searches of one n together."""
+    xs = [search.subsample(0) for search in group]
+    rows = min(x.shape[1] for x in xs)
+    x = torch.cat([x[:, :rows] for x in xs])
+    kinds, tau = tabled_schedule(0, group[0].starts_per_round)
+    white = torch.cat([s.cloud.single[None, :rows, : s.n] for s in group]).to(device)
+    starts = []
+    for kind in kinds:
+        W = ica_start(white, kind, group[0].torch_rng)
+        starts.append(torch.cat([W, torch.zeros(*W.shape[:2], 1, device=device)], -1))
+        for search, own in zip(group, W.cpu(), strict=True):
+            search.contrasts[kind] = own
+    on_device = x.to(device)
+    found = pinball_starts(on_device, torch.stack(starts, 1), tau.to(device)).cpu()
+    smooth = descend(on_device, starts[kinds.index("tanh")][:, None], LogSize(), SMOOTH, 15).cpu()
+    for search, own, W, coarse in zip(group, x, found, smooth, strict=True):
+        search.first, search.smooth = (own[None], W), coarse

@@ -1,0 +1,51 @@
+"""Array aliases, blocks and splits of rows, and checks of numbers: what every package may use."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.integer[Any]]
+BoolArray = NDArray[np.bool_]
+Rows = NDArray[np.int64]  # row numbers
+
+BLOCK = 8192  # rows that go through a net at once outside training
+
+
+def blocks_of_rows(rows: NDArray[Any]) -> list[NDArray[Any]]:
+    """Cut rows into parts that go through a net at once outside training; no rows are one part.
+
+    >>> [len(block) for block in blocks_of_rows(np.zeros((10_000, 2)))]
+    [8192, 1808]
+    """
+    return [rows[i : i + BLOCK] for i in range(0, max(len(rows), 1), BLOCK)]
+
+
+def is_integer(value: Any, at_least: int) -> bool:
+    """Return whether value is an integer (and not a bool) with at least this value."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= at_least)
+
+
+def is_real(value: Any, above: float, below: float = np.inf) -> bool:
+    """Return whether value is a real number with above < value < below."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and bool(above < value < below)
+
+
+def hold_out(rows: int, seed: int, *, fraction: float = 0.1, most: int = 1000) -> tuple[Rows, Rows]:
+    """Split row numbers at random into training and held-out ones, at most `most` of these.
+
+    With fewer than ten held-out rows to be had, both are all rows: too few rows judge nothing.
+
+    Examples
+    --------
+    >>> train, held = hold_out(1000, seed=0)
+    >>> len(train), len(held), len(np.intersect1d(train, held))
+    (900, 100, 0)
+    """
+    held = min(int(rows * fraction), most)
+    if held < 10:
+        return np.arange(rows), np.arange(rows)
+    order = np.random.default_rng(seed).permutation(rows)
+    return np.sort(order[held:]), np.sort(order[:held])

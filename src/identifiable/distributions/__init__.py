@@ -1,0 +1,1 @@
+"""Distributions as plain values: Gaussian mixtures, conditional priors, log-densities."""

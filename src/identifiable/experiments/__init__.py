@@ -1,0 +1,1 @@
+"""Published experiments as recipes, the runner that computes them, and their summary."""

@@ -1,0 +1,1 @@
+"""Learnable priors as torch modules, with the member axis first."""

@@ -1,0 +1,244 @@
+"""Everything that changes while training, so that a checkpoint is complete by construction."""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from identifiable import files
+from identifiable.errors import DamagedFileError
+from identifiable.training.plan import Batch, Data, Plan
+
+
+@dataclass(frozen=True)
+class History:
+    """What happened, a row per record: T records of R members.
+
+    Attributes
+    ----------
+    step, learning_rate : (T,)
+    loss : (T, R) mean over the steps since the last record.
+    gradient : (T, R) gradient norm at the record, before clipping.
+    criterion : (T, R) the label-free criterion; NaN where there is none.
+    violation : (T, R) the largest constraint violation at the record; NaN where there is no constraint.
+    best_step : (R,) the record each member was taken from.
+    multipliers : (R, m + k) Lagrange multipliers at the end.
+    stopped : why training ended: "steps" or "patience".
+    seconds : wall time, over all resumed parts.
+    """
+
+    step: NDArray[np.int64]
+    learning_rate: NDArray[np.float64]
+    loss: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+    criterion: NDArray[np.float64]
+    violation: NDArray[np.float64]
+    best_step: NDArray[np.int64]
+    multipliers: NDArray[np.float64]
+    stopped: str
+    seconds: float
+
+    def of(self, members: Sequence[int]) -> "History":
+        """Return the history of these members alone."""
+        own = list(members)
+        tables = {name: getattr(self, name)[:, own] for name in ("loss", "gradient", "criterion", "violation")}
+        return replace(self, **tables, best_step=self.best_step[own], multipliers=self.multipliers[own])
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a long table: one row per record and member."""
+        records, members = self.loss.shape
+        columns = {"step": np.repeat(self.step, members), "member": np.tile(np.arange(members), records)}
+        columns["learning_rate"] = np.repeat(self.learning_rate, members)
+        for name in ("loss", "gradient", "criterion", "violation"):
+            columns[name] = getattr(self, name).ravel()
+        return pd.DataFrame(columns)
+
+    def __repr__(self) -> str:
+        last = ", ".join(f"{v:.4g}" for v in self.loss[-1])
+        return f"History({self.step[-1]} steps, stopped by {self.stopped}, loss [{last}], {self.seconds:.1f} s)"
+
+
+class Batches:
+    """Minibatches (R, B, ...): each member walks through the rows in its own random order, epoch by epoch."""
+
+    def __init__(self, data: Data, size: int, members: int, rng: torch.Generator) -> None:
+        self.data, self.size, self.members, self.rng = data, size, members, rng
+        self.position = 0
+        self.order: Tensor | None = None
+        self.epoch_rng = rng.get_state()  # before the current order was drawn: enough to draw it again
+
+    def draw(self) -> Batch:
+        """Return the next batch."""
+        if callable(self.data):
+            fresh = self.data(self.members * self.size, self.rng)
+            return tuple(t.reshape(self.members, self.size, *t.shape[1:]) for t in fresh)
+        rows = len(self.data[0])
+        if rows <= self.size:
+            return tuple(t.expand(self.members, *t.shape) for t in self.data)
+        if self.order is None or self.position + self.size > rows:
+            self.epoch_rng = self.rng.get_state()
+            self._shuffle()
+            self.position = 0
+        assert self.order is not None
+        chosen = self.order[:, self.position : self.position + self.size]
+        self.position += self.size
+        return tuple(t[chosen] for t in self.data)
+
+    def _shuffle(self) -> None:
+        assert not callable(self.data)
+        keys = torch.rand((self.members, len(self.data[0])), generator=self.rng, device=self.rng.device)
+        self.order = keys.argsort(dim=1)
+
+    def resume(self, position: int, epoch_rng: Tensor, rng: Tensor) -> None:
+        """Stand again where these states were taken."""
+        self.epoch_rng, self.position = epoch_rng, position
+        if position > 0:
+            self.rng.set_state(epoch_rng)
+            self._shuffle()
+        self.rng.set_state(rng)
+
+
+class Run:
+    """Everything that changes while training, so that a checkpoint is complete by construction."""
+
+    def __init__(self, module: nn.Module, data: Data, plan: Plan, seed: int, *, capturable: bool = False) -> None:
+        self.module, self.plan = module, plan
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self.members = len(self.parameters[0])
+        if any(len(p) != self.members for p in self.parameters):
+            raise ValueError(
+                "Every parameter must carry the member axis first, with one common length. Got first axes "
+                f"{sorted({len(p) for p in self.parameters})}."
+            )
+        self.device = self.parameters[0].device
+        self.rng = torch.Generator(device=self.device).manual_seed(seed)
+        self.batches = Batches(data, plan.batch_size, self.members, self.rng)
+        capturable = capturable and self.device.type == "cuda"
+        rate = torch.tensor(plan.learning_rate, device=self.device) if capturable else plan.learning_rate
+        self.optimiser = torch.optim.Adam(self.parameters, lr=rate, betas=plan.betas, fused=True, capturable=capturable)
+        self.multipliers: Tensor | None = None
+        self.step = 0
+        self.stale = 0
+        self.seconds = 0.0
+        self.best = np.full(self.members, np.inf)
+        self.best_step = np.zeros(self.members, dtype=np.int64)
+        self.best_state: dict[str, Tensor] | None = None
+        self.records: list[dict[str, Any]] = []
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate of the next step."""
+        for group in self.optimiser.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def note(self, record: dict[str, Any], criterion: Tensor | None) -> None:
+        """Add a record; keep the members that are better than ever."""
+        if criterion is not None:
+            value = criterion.detach().double().cpu().numpy()
+            better = value < self.best
+            self.stale = 0 if better.any() else self.stale + 1
+            self.best[better], self.best_step[better] = value[better], self.step
+            state = self.module.state_dict()
+            if self.best_state is None:
+                self.best_state = {k: v.detach().clone() for k, v in state.items()}
+            keep = torch.as_tensor(better, device=self.device)
+            for name, tensor in state.items():
+                self.best_state[name][keep] = tensor.detach()[keep]
+            record["criterion"] = value.tolist()
+        self.records.append(record)
+
+    def save(self, path: Path, fingerprint: str) -> None:
+        """Write everything that changes."""
+        tensors = {"rng": self.rng.get_state(), "epoch_rng": self.batches.epoch_rng}
+        tensors |= {f"module/{k}": v for k, v in self.module.state_dict().items()}
+        tensors |= {f"best/{k}": v for k, v in (self.best_state or {}).items()}
+        for i, state in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"adam/{i}/{k}": v for k, v in state.items()}
+        if self.multipliers is not None:
+            tensors["multipliers"] = self.multipliers
+        header = {
+            "fingerprint": fingerprint,
+            "step": self.step,
+            "position": self.batches.position,
+            "stale": self.stale,
+            "seconds": self.seconds,
+            "best": self.best.tolist(),
+            "best_step": self.best_step.tolist(),
+            "records": self.records,
+        }
+        files.write(path, "checkpoint", header, tensors)
+
+    def resume(self, path: Path, fingerprint: str) -> None:
+        """Read everything that changes; refuse the state of another problem."""
+        contents = files.read(path, "checkpoint")
+        header, tensors = contents.header, contents.tensors
+        if header["fingerprint"] != fingerprint:
+            raise DamagedFileError(
+                f"The checkpoint {str(path)!r} belongs to another problem: data, seed, parameters or settings differ "
+                "from this fit. Delete it to start anew, or name another file."
+            )
+        on_device = {k: v.to(self.device) for k, v in tensors.items()}
+        self.module.load_state_dict(_under("module/", on_device))
+        self.best_state = _under("best/", on_device) or None
+        adam: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in _under("adam/", tensors).items():
+            index, key = name.split("/")
+            adam.setdefault(int(index), {})[key] = tensor
+        groups = self.optimiser.state_dict()["param_groups"]
+        self.optimiser.load_state_dict({"state": adam, "param_groups": groups})
+        self.multipliers = on_device.get("multipliers")
+        self.batches.resume(header["position"], tensors["epoch_rng"], tensors["rng"])
+        self.step, self.stale, self.seconds = header["step"], header["stale"], header["seconds"]
+        self.best, self.best_step = np.array(header["best"]), np.array(header["best_step"], dtype=np.int64)
+        self.records = header["records"]
+
+    def history(self, stopped: str) -> History:
+        """Return the records as arrays."""
+
+        def column(name: str) -> NDArray[np.float64]:
+            missing = [math.nan] * self.members
+            return np.array([r.get(name, missing) for r in self.records], dtype=np.float64)
+
+        if self.multipliers is None:
+            multipliers = np.zeros((self.members, 0))
+        else:
+            multipliers = self.multipliers.double().cpu().numpy()
+        return History(
+            step=np.array([r["step"] for r in self.records], dtype=np.int64),
+            learning_rate=np.array([r["learning_rate"] for r in self.records]),
+            loss=column("loss"),
+            gradient=column("gradient"),
+            criterion=column("criterion"),
+            violation=column("violation"),
+            best_step=self.best_step if self.best_state else np.full(self.members, self.step, dtype=np.int64),
+            multipliers=multipliers,
+            stopped=stopped,
+            seconds=self.seconds,
+        )
+
+
+def fingerprint_of(run: Run, data: Data, seed: int, problem: str) -> str:
+    """Say what problem this is: a checkpoint of another one must not be continued."""
+    h = hashlib.sha256()
+    shapes = {k: [str(v.dtype), *v.shape] for k, v in run.module.state_dict().items()}
+    plan = asdict(run.plan) | {"checkpoint_seconds": None}
+    h.update(json.dumps([plan, seed, shapes, run.device.type, problem], sort_keys=True).encode())
+    for tensor in () if callable(data) else data:
+        h.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+        h.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).data)
+    return h.hexdigest()
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -1,0 +1,118 @@
+"""Refinement under noise against noisy affine mixtures whose parameters are known."""
+
+import numpy as np
+import pytest
+
+from identifiable.algorithms.noisy import refine_under_noise
+from identifiable.data import make_pdgmm
+from identifiable.metrics import mcc
+
+NOISE = 0.1
+
+
+def noisy(seed, rows=4000, n=4, **law):
+    """Latents of unit variance at rest at zero, y = z B + c + noise, and B and c."""
+    z = make_pdgmm(rows, n=n, layers=1, random_state=seed, **law).z
+    values = [np.unique(column, return_counts=True) for column in z.T]
+    rest = np.array([value[count.argmax()] for value, count in values])
+    z = (z - rest) / z.std(0)
+    rng = np.random.default_rng([seed, 7])
+    B, c = np.linalg.qr(rng.normal(size=(n, n)))[0] * rng.uniform(0.7, 1.4, size=n), rng.normal(size=n)
+    return z, z @ B + c + NOISE * rng.normal(size=z.shape), B, c
+
+
+def start_near(B, c, seed, error=0.15):
+    """The true unmixing, with errors of this size in every direction."""
+    n = len(c)
+    W = np.linalg.inv(B).T + error * np.random.default_rng(seed).normal(size=(n, n))
+    return np.c_[W, -W @ c]
+
+
+def best_linear(z, y):
+    ones = np.c_[y, np.ones(len(y))]
+    return ones @ np.linalg.lstsq(ones, z, rcond=None)[0]
+
+
+def read(rows, y):
+    return y @ rows[:, :-1].T + rows[:, -1]
+
+
+@pytest.mark.parametrize(("k", "delta"), [(0, 0), (3, 2)])
+def test_known_parameters_are_recovered(k, delta):
+    z, y, B, c = noisy(0, k=k, delta=delta)
+    start = start_near(B, c, seed=0)
+    found = refine_under_noise(y, start, seed=0)
+    best = mcc(z, best_linear(z, y))
+    assert mcc(z, read(start, y)) < best - 0.005
+    assert mcc(z, read(found.rows, y)) > best - 0.002
+    assert found.noise == pytest.approx(NOISE, rel=0.05)
+    correlation = np.corrcoef(z.T, read(found.rows, y).T)[:4, 4:]
+    order = np.abs(correlation).argmax(1)
+    signs = np.sign(correlation[np.arange(4), order])
+    np.testing.assert_allclose(found.mixing[:, :4][:, order] * signs, B.T, atol=0.05)
+    np.testing.assert_allclose(found.mixing[:, 4], c, atol=0.05)
+    truth, shares = np.unique(z != 0, axis=0, return_counts=True)
+    common = {tuple(p): w for p, w in zip(found.patterns[:, order], found.weights, strict=True)}
+    assert [common.get(tuple(p), 0.0) for p in truth] == pytest.approx(shares / len(z), abs=0.03)
+
+
+def test_the_readout_is_the_best_linear_predictor_and_zero_at_rest():
+    """Shrunk as regression on the truth shrinks it, up to the shift that puts its mean at zero while at rest."""
+    z, y, B, c = noisy(1, k=1, delta=2)
+    found = refine_under_noise(y, start_near(B, c, seed=1), seed=0)
+    mine, best = read(found.rows, y), best_linear(z, y)
+    order = np.abs(np.corrcoef(z.T, mine.T)[:4, 4:]).argmax(1)
+    mine = mine[:, order] * np.sign((mine[:, order] * best).sum(0))
+    np.testing.assert_allclose(mine.std(0), best.std(0), rtol=0.03)
+    for column, resting in zip(mine.T, (z == 0).T, strict=True):
+        assert abs(column[resting].mean()) < 0.05
+
+
+def test_two_latents_replaced_by_their_sum_and_difference_are_told_apart():
+    """A basis that no small step improves: both combinations are active when either latent is."""
+    z, y, B, c = noisy(2, k=0)
+    W = np.linalg.inv(B).T
+    W[[0, 1]] = [W[0] + W[1], W[0] - W[1]]
+    start = np.c_[W, -W @ c]
+    found = refine_under_noise(y, start, seed=0)
+    assert mcc(z, read(start, y)) < 0.9
+    assert mcc(z, read(found.rows, y)) > mcc(z, best_linear(z, y)) - 0.002
+
+
+def test_deterministic():
+    _, y, B, c = noisy(0, rows=1000)
+    one, two = (refine_under_noise(y, start_near(B, c, seed=0), seed=3) for _ in range(2))
+    np.testing.assert_array_equal(one.rows, two.rows)
+    assert (one.noise, one.gain) == (two.noise, two.gain)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_is_no_better_on_held_out_rows_is_not_returned(seed):
+    """The gain is never negative; where it is zero the start comes back as it was. Gaussian data have no pattern."""
+    rng = np.random.default_rng(seed)
+    y, start = rng.normal(size=(120, 3)), np.c_[rng.normal(size=(3, 3)), np.zeros(3)]
+    found = refine_under_noise(y, start, seed=seed)
+    assert found.gain >= 0
+    if found.gain == 0:
+        np.testing.assert_array_equal(found.rows, start)
+    assert np.isfinite(found.rows).all()
+
+
+def degenerate():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(500, 3)) * (rng.random((500, 3)) < 0.5)
+    exact = np.c_[np.eye(3), np.zeros(3)]
+    yield "no noise", z, exact
+    yield "few rows", z[:20], exact
+    yield "a singular start", z, np.c_[np.ones((3, 3)), np.zeros(3)]
+    yield "a constant column", z * [1, 1, 0], exact
+    yield "one latent", z[:, :1] + 0.05 * rng.normal(size=(500, 1)), np.array([[1.0, 0.0]])
+
+
+@pytest.mark.parametrize(("y", "start"), [pytest.param(y, s, id=name) for name, y, s in degenerate()])
+def test_degenerate_input_gives_finite_rows(y, start):
+    found = refine_under_noise(y, start)
+    assert np.isfinite(found.rows).all()
+    assert np.isfinite(found.mixing).all()
+    assert found.noise >= 0
+    assert found.gain >= 0

@@ -1,0 +1,159 @@
+"""The main job as files: what is written is whole; new data are matched by name or refused, in words."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from identifiable import DamagedFileError, DataError
+from identifiable.auto.folder import fit, inverse, open_fit, sample, transform
+from identifiable.cli import app
+from identifiable.data import make_pdgmm
+from identifiable.metrics import mcc
+
+RUNNER = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def truth():
+    return make_pdgmm(1200, n=3, layers=1, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def messy(truth, tmp_path_factory):
+    """A table with a text column, dates, 5 % missing values and a duplicated column."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(truth.x * [1, 10, 1000], columns=["weight", "height", "speed"])
+    frame.insert(0, "name", [f"cell {i}" for i in range(len(frame))])
+    frame["day"] = pd.date_range("2024-01-01", periods=len(frame)).astype(str)
+    frame["weight again"] = frame["weight"]
+    frame["site"] = rng.choice(["north", "south"], len(frame))
+    frame.loc[rng.random(len(frame)) < 0.05, "height"] = np.nan
+    path = tmp_path_factory.mktemp("data") / "messy.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def done(messy, tmp_path_factory):
+    return fit(messy, tmp_path_factory.mktemp("run") / "messy", verbose=0)
+
+
+def test_the_latents_of_all_usable_rows_are_written_beside_their_number(messy, truth, done):
+    table, latents = pd.read_csv(messy), pd.read_csv(done.folder / "latents.csv")
+    assert latents["row"].tolist() == list(range(len(table)))
+    usable = table["height"].notna().to_numpy()
+    assert latents.loc[usable].notna().all(axis=None)
+    assert latents.loc[~usable, ["z0", "z1", "z2"]].isna().all(axis=None)
+    assert mcc(truth.z[usable], latents.loc[usable, ["z0", "z1", "z2"]].to_numpy()) > 0.999
+
+
+def test_the_account_says_what_was_found_and_left_out(done):
+    account = json.loads((done.folder / "certificate.json").read_text())
+    assert account["verdict"] == "identified"
+    assert account["model"] == "SparseUnmixing"
+    assert [latent["verdict"] for latent in account["latents"]] == ["stable"] * 3
+    assert set(account["data"]["left out"]) == {"name", "day", "weight again", "site"}
+    assert account["data"]["columns used"] == ["weight", "height", "speed"]
+    assert str(done.folder.parent) not in json.dumps(account)  # no trace of the machine
+
+
+def test_a_fit_is_read_back_whole(done, messy):
+    again = open_fit(done.folder)
+    pd.testing.assert_frame_equal(transform(again, messy), pd.read_csv(done.folder / "latents.csv"))
+    assert again.account == done.account
+
+
+def test_there_and_back(done, messy):
+    latents = transform(done, messy)
+    back, table = inverse(done, latents), pd.read_csv(messy)
+    usable = table["height"].notna()
+    pd.testing.assert_frame_equal(back[usable], table.loc[usable, ["weight", "height", "speed"]], rtol=1e-6)
+    assert sample(done, 5, 0).columns.tolist() == ["weight", "height", "speed"]
+
+
+def test_new_columns_are_matched_by_name(done, messy):
+    table = pd.read_csv(messy)
+    turned = table[["speed", "site", "height", "weight"]].assign(other=1.0)
+    pd.testing.assert_frame_equal(transform(done, turned), transform(done, table))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t.rename(columns={"speed": "spede"}), "no column 'speed'. Did you mean 'spede'"),
+        (lambda t: t.assign(speed="fast"), "'speed': a category of 1 different value"),
+        (lambda t: t[["weight", "height", "speed"]].to_numpy(), "no column 'weight'"),
+    ],
+)
+def test_other_columns_are_refused_in_words(done, messy, change, words):
+    with pytest.raises(DataError) as error:
+        transform(done, change(pd.read_csv(messy)))
+    assert words in str(error.value)
+
+
+def test_a_folder_that_is_no_fit_is_refused(done, tmp_path):
+    with pytest.raises(FileNotFoundError, match="holds no fit"):
+        open_fit(tmp_path)
+    for name in ("model.safetensors", "certificate.json"):
+        (tmp_path / name).write_bytes((done.folder / name).read_bytes())
+    (tmp_path / "certificate.json").write_text("{")
+    with pytest.raises(DamagedFileError, match="no JSON"):
+        open_fit(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"nothing")
+    with pytest.raises(DamagedFileError):
+        open_fit(tmp_path)
+
+
+def test_the_commands(done, messy, tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "history.csv").write_text("of an earlier fit")
+    made = RUNNER.invoke(app, ["fit", str(messy), "-o", str(out), "--model", "SparseUnmixing", "--time", "1m"])
+    assert made.exit_code == 0, made.output
+    assert "Identified." in made.output
+    assert sorted(p.name for p in out.iterdir()) == [
+        "certificate.json",
+        "latents.csv",
+        "model.safetensors",
+        "report.html",
+    ]
+    assert "Identified." in RUNNER.invoke(app, ["check", str(out)]).output
+    for command, given, written in (("transform", messy, "l.csv"), ("inverse", tmp_path / "l.csv", "x.csv")):
+        run = RUNNER.invoke(app, [command, str(out), str(given), "-o", str(tmp_path / written)])
+        assert run.exit_code == 0, run.output
+        assert len(pd.read_csv(tmp_path / written)) == 1200
+    assert RUNNER.invoke(app, ["sample", str(out), "-n", "7", "-o", str(tmp_path / "s.csv")]).exit_code == 0
+    assert len(pd.read_csv(tmp_path / "s.csv")) == 7
+
+
+@pytest.mark.parametrize("channels", [(), (3,)])
+def test_rows_that_are_pictures(tmp_path, channels):
+    rng = np.random.default_rng(0)
+    side = rng.choice([0, 1], size=(400, 2))
+    z = 3.0 * side + np.where(side, 0.2, 0.8) * rng.normal(size=(400, 2))
+    pictures = (z @ rng.normal(size=(2, 16 * 3 ** len(channels)))).reshape(400, 4, 4, *channels)
+    np.save(tmp_path / "p.npy", pictures + 0.01 * rng.normal(size=pictures.shape))
+    made = fit(tmp_path / "p.npy", tmp_path / "run", model="FactorialUnmixing", verbose=0)
+    assert made.account["data"]["picture"] == [4, 4, *channels]
+    assert (
+        made.account["data"]["seen"][1]
+        == f"Every row is a picture of {' x '.join(map(str, (4, 4, *channels)))} pixels."
+    )
+    assert made.model.n_latents_ == 2
+    assert np.ptp(made.model.units_.scale) == 0  # one scale for all pixels
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 4
+    assert "tied to" not in RUNNER.invoke(app, ["check", str(tmp_path / "run")]).output
+
+
+@pytest.mark.parametrize(
+    ("option", "words"), [(["--time", "soon"], "such as 90s"), (["--latents", "many"], "from 1 on, or auto")]
+)
+def test_options_that_make_no_sense_are_named(messy, tmp_path, option, words):
+    run = RUNNER.invoke(app, ["fit", str(messy), "-o", str(tmp_path / "r"), *option])
+    assert run.exit_code == 2
+    assert words in " ".join(run.output.replace("│", " ").split())
+    assert not (tmp_path / "r").exists()

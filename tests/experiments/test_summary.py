@@ -1,0 +1,240 @@
+"""The summary of a sweep, against numbers worked out by hand."""
+
+import math
+from dataclasses import replace
+
+import fake_sweep
+import numpy as np
+import pandas as pd
+import pytest
+
+from identifiable.experiments.recipe import BASELINES, Cell, Method, Published, Recipe, Record, Setting
+from identifiable.experiments.summary import BEATS, BEATS_NOT, BETTER, SAME, WORSE, per_cell, summarise
+from identifiable.report.experiment_page import write_report
+
+NAN = math.nan
+
+
+def recipe(metrics=("mcc",), published=(), methods=("PCA", "A"), settings=("s", "t")):
+    return Recipe(
+        name="a/b",
+        title="Title",
+        source="Source",
+        question="Question?",
+        experiment="recovery",
+        settings=tuple(Setting(name, {"n": i}) for i, name in enumerate(settings)),
+        methods={name: BASELINES.get(name, Method(name)) for name in methods},
+        metrics=metrics,
+        seeds=3,
+        published=tuple(published),
+    )
+
+
+def runs(method, values, *, setting="s", metric="mcc", status="done", values_of_setting=None):
+    """One record per value, seeds 0, 1, ..."""
+    found = []
+    for seed, value in enumerate(values):
+        cell = Cell("a/b", "full", "recovery", setting, values_of_setting or {}, method, Method(method), seed)
+        found.append(Record(cell, status, 1.0, {metric: value} if status == "done" else {}))
+    return found
+
+
+def row(frame, method, setting="s", kind=None):
+    found = frame[(frame["method"] == method) & (frame["setting"] == setting)]
+    found = found if kind is None else found[found["kind"] == kind]
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+def test_mean_sd_worst_and_seeds():
+    found = row(summarise(recipe(), runs("A", [0.2, 0.4, 0.9])), "A")
+    assert found["mcc_mean"] == pytest.approx(0.5)
+    assert found["mcc_sd"] == pytest.approx(math.sqrt((0.09 + 0.01 + 0.16) / 2))
+    assert found["mcc_worst"] == 0.2
+    assert found["mcc_n"] == 3
+    assert found["failed"] == 0
+    assert found["kind"] == "method"
+
+
+def test_less_is_better_for_some_metrics():
+    frame = summarise(recipe(metrics=("delta_shd",)), runs("A", [2.0, 7.0], metric="delta_shd"))
+    assert row(frame, "A")["delta_shd_worst"] == 7
+
+
+def test_one_seed_has_no_sd():
+    found = row(summarise(recipe(), runs("A", [0.7])), "A")
+    assert found["mcc_mean"] == found["mcc_worst"] == 0.7
+    assert np.isnan(found["mcc_sd"])
+    assert found["mcc_n"] == 1
+
+
+def test_what_is_not_a_number_is_left_out_and_seen_in_n():
+    found = row(summarise(recipe(), runs("A", [0.5, NAN, 0.7])), "A")
+    assert found["mcc_mean"] == pytest.approx(0.6)
+    assert found["mcc_n"] == 2
+    none = row(summarise(recipe(metrics=("mcc", "r2")), runs("A", [NAN, 0.5])), "A")
+    assert np.isnan(none["r2_mean"])
+    assert none["r2_n"] == 0
+
+
+def test_failed_cells_are_counted_and_in_no_mean():
+    ended, failed = runs("A", [0.4, 0.6]), runs("A", [0, 0, 0], status="failed")[2:]
+    found = row(summarise(recipe(), ended + failed), "A")
+    assert found["mcc_mean"] == pytest.approx(0.5)
+    assert found["failed"] == 1
+    alone = row(summarise(recipe(), runs("A", [0, 0], status="failed")), "A")
+    assert np.isnan(alone["mcc_mean"])
+    assert alone["failed"] == 2
+    assert alone["verdict"] == ""
+
+
+def test_rows_are_in_the_order_of_the_recipe_whatever_that_of_the_records():
+    published = [Published("t", "theirs", "mcc", 0.9)]
+    records = runs("A", [0.5, 0.6], setting="t") + runs("new", [0.1]) + runs("PCA", [0.3], setting="t") + runs("A", [1])
+    plan = recipe(published=published)
+    frames = [summarise(plan, [records[i] for i in np.random.default_rng(s).permutation(len(records))]) for s in (0, 1)]
+    expected = [("s", "A"), ("s", "new"), ("t", "PCA"), ("t", "A"), ("t", "theirs")]
+    assert list(zip(frames[0]["setting"], frames[0]["method"], strict=True)) == expected
+    pd.testing.assert_frame_equal(*frames)
+    assert frames[0]["kind"].tolist() == ["method", "method", "baseline", "method", "published"]
+
+
+def test_published_numbers_have_rows_of_their_own():
+    published = [
+        Published("s", "theirs", "mcc", 0.9, 0.02),
+        Published("s", "theirs", "r2", 0.8),
+        Published("s", "theirs", "not measured", 0.1),
+        Published("t", "theirs", "mcc", 0.5),
+    ]
+    frame = summarise(recipe(metrics=("mcc", "r2"), published=published), runs("A", [0.5]))
+    found = row(frame, "theirs")
+    assert (found["mcc_mean"], found["mcc_sd"], found["r2_mean"]) == (0.9, 0.02, 0.8)
+    assert np.isnan(found["r2_sd"])
+    assert np.isnan(found["mcc_worst"])
+    assert set(frame["setting"]) == {"s"}  # no record of t
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "mean", "sd", "verdict"),
+    [
+        ("mcc", [0.90], 0.80, None, BETTER),
+        ("mcc", [0.70], 0.80, None, WORSE),
+        ("mcc", [0.805], 0.80, None, SAME),  # printed numbers are rounded
+        ("mcc", [0.806], 0.80, None, BETTER),
+        ("mcc", [0.795], 0.80, None, SAME),
+        ("mcc", [0.89], 0.80, 0.10, SAME),
+        ("mcc", [0.91], 0.80, 0.10, BETTER),
+        ("mcc", [0.80, 0.90], 0.80, None, SAME),  # mean 0.85, sd 0.0707
+        ("mcc", [0.86, 0.88], 0.80, None, BETTER),  # mean 0.87, sd 0.0141
+        ("mcc", [0.86, 0.88], 0.80, 0.0684, BETTER),  # 0.07 > √(0.0141² + 0.0684²) = 0.0698
+        ("mcc", [0.86, 0.88], 0.80, 0.0687, SAME),  # 0.07 < 0.0701
+        ("dist", [0.70], 0.80, None, BETTER),
+        ("dist", [0.90], 0.80, None, WORSE),
+        ("mcc", [NAN], 0.80, None, ""),
+    ],
+)
+def test_against_published_is_by_one_sd_of_the_difference(metric, values, mean, sd, verdict):
+    plan = recipe(metrics=(metric,), published=[Published("s", "theirs", metric, mean, sd)])
+    found = row(summarise(plan, runs("A", values, metric=metric)), "A")
+    assert found["against_published"] == verdict
+    assert found["against"] == ("theirs" if verdict else "")
+
+
+def test_a_method_meets_the_published_one_in_its_name_or_else_the_best():
+    published = [Published("s", name, "mcc", mean) for name, mean in (("published: A", 0.3), ("published: B", 0.8))]
+    records = [r for method in ("A, long", "Abc", "b (u)", "PCA") for r in runs(method, [0.5])]
+    frame = summarise(recipe(published=published), records)
+    assert row(frame, "A, long")["against"] == "published: A"
+    assert row(frame, "A, long")["against_published"] == BETTER
+    assert row(frame, "b (u)")["against"] == row(frame, "Abc")["against"] == "published: B"
+    assert row(frame, "Abc")["against_published"] == row(frame, "PCA")["against_published"] == WORSE
+    lower = [replace(p, metric="dist") for p in published]
+    frame = summarise(recipe(metrics=("dist",), published=lower), runs("Abc", [0.5], metric="dist"))
+    assert row(frame, "Abc")["against"] == "published: A"
+
+
+@pytest.mark.parametrize(
+    ("metric", "ours", "verdict"),
+    [("mcc", 0.61, BEATS), ("mcc", 0.6, BEATS_NOT), ("mcc", 0.5, BEATS_NOT), ("dist", 0.3, BEATS), ("mcc", NAN, "")],
+)
+def test_a_method_has_to_beat_the_best_baseline(metric, ours, verdict):
+    trivial = runs("PCA", [0.5, 0.7], metric=metric) + runs("raw x", [0.4], metric=metric)
+    frame = summarise(recipe(metrics=(metric,)), trivial + runs("A", [ours], metric=metric))
+    assert row(frame, "A")["against_baselines"] == verdict
+    assert row(frame, "PCA")["against_baselines"] == ""
+    assert row(summarise(recipe(), runs("A", [0.9])), "A")["against_baselines"] == ""
+
+
+def test_the_verdict_is_both_in_words():
+    plan = recipe(published=[Published("s", "theirs", "mcc", 0.9)])
+    records = runs("PCA", [0.3]) + runs("A", [0.5])
+    assert row(summarise(plan, records), "A")["verdict"] == "worse than published, beats the baselines"
+    assert row(summarise(recipe(), records), "A")["verdict"] == "beats the baselines"
+
+
+def test_a_cell_that_was_run_again_counts_once():
+    failed, again = runs("A", [0], status="failed"), runs("A", [0.5])
+    found = row(summarise(recipe(), failed + again), "A")
+    assert (found["mcc_mean"], found["mcc_n"], found["failed"]) == (0.5, 1, 0)
+    assert len(per_cell(failed + again)) == 1
+
+
+def test_seconds_are_those_of_the_fit_or_else_of_the_cell():
+    plan = recipe(metrics=("seconds", "mcc"))
+    assert row(summarise(plan, runs("A", [0.5])), "A")["seconds_mean"] == 1.0
+    assert row(summarise(plan, runs("A", [0.25], metric="seconds")), "A")["seconds_mean"] == 0.25
+
+
+def test_no_records_are_no_rows():
+    frame = summarise(fake_sweep.RECIPE, [])
+    assert len(frame) == 0
+    assert frame.columns[:7].tolist() == ["setting", "method", "kind", "mcc_mean", "mcc_sd", "mcc_worst", "mcc_n"]
+    assert frame.columns[-1] == "verdict"
+
+
+def test_a_summary_of_a_whole_table_agrees_with_pandas():
+    records = fake_sweep.records(seed=1)
+    frame = summarise(fake_sweep.RECIPE, records)
+    ours = frame[frame["kind"] != "published"].set_index(["setting", "method"])
+    plain = pd.DataFrame([{"setting": r.cell.setting, "method": r.cell.method, **r.metrics} for r in records])
+    groups = plain.groupby(["setting", "method"])
+    for metric in fake_sweep.RECIPE.metrics:
+        expected = groups[metric].agg(["mean", "std", "min", "count"]).loc[ours.index]
+        got = ours[[f"{metric}_{what}" for what in ("mean", "sd", "worst", "n")]]
+        np.testing.assert_allclose(got.to_numpy(float), expected.to_numpy(float))
+    assert ours["failed"].sum() == 3
+    assert len(frame) == 17 * (8 + 2)
+
+
+# results.csv
+
+
+def test_a_table_of_cells_survives_the_file(tmp_path):
+    records = list(fake_sweep.records()[:60])
+    odd = 'line one\nline two, "quoted"; ümlaut <b>'
+    records[0] = replace(records[0], status="failed", error=odd, metrics={})
+    write_report(fake_sweep.RECIPE, records, tmp_path)
+    table = pd.read_csv(tmp_path / "results.csv")
+    assert len(table) == 60
+    assert table.loc[0, "error"] == odd
+    assert table["setting"].tolist() == [r.cell.setting for r in records]
+    assert table["setting.n"].tolist() == [r.cell.values["n"] for r in records]
+    assert table["seed"].tolist() == [r.cell.seed for r in records]
+    mcc = [r.metrics.get("mcc", NAN) for r in records]
+    np.testing.assert_array_equal(table["mcc"], mcc)  # to the last bit
+    np.testing.assert_array_equal(table["seconds"], [r.seconds for r in records])
+    np.testing.assert_array_equal(table["metric.seconds"], [r.metrics.get("seconds", NAN) for r in records])
+    assert table.loc[1, "versions"] == (
+        '{"identifiable": "0.1.0", "numpy": "2.1.0", "python": "3.11.9", "torch": "2.13.0"}'
+    )
+    assert table.columns[-6:].tolist() == ["seconds", "error", "device", "commit", "finished", "versions"]
+
+
+def test_values_that_are_lists_are_written_as_json():
+    table = per_cell(runs("A", [0.5], values_of_setting={"blocks": [2, 3], "law": "pdgmm"}))
+    assert table.loc[0, "setting.blocks"] == "[2, 3]"
+    assert table.loc[0, "setting.law"] == "pdgmm"
+
+
+def test_a_table_of_no_cells_has_its_columns():
+    assert per_cell([]).columns.tolist()[:4] == ["setting", "method", "seed", "status"]

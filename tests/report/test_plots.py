@@ -1,0 +1,434 @@
+"""Pictures of latents: what is drawn is the data, what is written is the metric, what is left out is said."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex, to_rgb
+
+from identifiable.data import make_segments
+from identifiable.errors import DataError
+from identifiable.metrics import match
+from identifiable.report.plots.segments import PALETTE, plot_by_value, plot_segments, plot_traces
+
+SEED = np.random.default_rng
+
+
+@pytest.fixture(scope="module")
+def sample():
+    return make_segments(2000, segments=5, n=2, centred=False, random_state=0)
+
+
+def cloud_of(axis):
+    """Points and colours of a panel."""
+    (points,) = axis.collections
+    return np.asarray(points.get_offsets()), [to_hex(colour) for colour in points.get_facecolors()]
+
+
+def legend_of(figure):
+    """Names and their colours, without the entry of the ellipses."""
+    (legend,) = figure.legends
+    names = [text.get_text() for text in legend.texts]
+    assert names[-1] == "1 sd"
+    return dict(zip(names[:-1], (to_hex(h.get_color()) for h in legend.legend_handles), strict=False))
+
+
+def lightness_and_hue(rgb):
+    """CIE L*a*b* of linear RGB."""
+    matrix = np.array([[0.4125, 0.3576, 0.1804], [0.2127, 0.7152, 0.0722], [0.0193, 0.1192, 0.9503]])
+    f = np.cbrt(np.clip(rgb @ matrix.T / matrix.sum(axis=1), 1e-4, 1))
+    return np.stack([116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])], axis=1)
+
+
+def closest(points):
+    return min(np.linalg.norm(a - b) for i, a in enumerate(points) for b in points[:i])
+
+
+def inside(figure):
+    """Everything drawn lies within the page, no panel with its labels touches another, none is squeezed."""
+    figure.draw_without_rendering()
+    box = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    apart = [axis.get_tightbbox() for axis in figure.axes]
+    overlaps = [(i, j) for i, a in enumerate(apart) for j, b in enumerate(apart[:i]) if a.overlaps(b)]
+    squeezed = [a for a in figure.axes if a.get_label() != "<colorbar>" and a.bbox.width / figure.dpi < 1.6]
+    within = box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height
+    return within and not overlaps and not squeezed
+
+
+# plot_segments
+
+
+def test_every_point_has_the_colour_of_its_segment(sample):
+    figure = plot_segments({"true": sample.z, "observed": sample.x}, sample.u)
+    colours = legend_of(figure)
+    assert list(colours) == ["0", "1", "2", "3", "4"]
+    assert len(set(colours.values())) == 5
+    for axis, data in zip(figure.axes, (sample.z, sample.x), strict=True):
+        points, drawn = cloud_of(axis)
+        for name, colour in colours.items():
+            own = points[[c == colour for c in drawn]]
+            expected = data[sample.u == int(name)]
+            np.testing.assert_allclose(own[np.lexsort(own.T)], expected[np.lexsort(expected.T)])
+    assert [axis.get_title() for axis in figure.axes] == ["true", "observed"]
+    assert figure.axes[0].get_xlabel() == "column 0"
+    assert figure.axes[0].get_ylabel() == "column 1"
+
+
+def test_at_most_so_many_points_and_the_same_rows_in_every_panel(sample):
+    order = np.argsort(sample.u)  # as in a file that holds one segment after the other
+    z, u = sample.z[order], sample.u[order]
+    first, second = (cloud_of(axis) for axis in plot_segments({"a": z, "b": 2 * z}, u, rows=300).axes)
+    assert len(first[0]) == 300
+    np.testing.assert_allclose(second[0], 2 * first[0])
+    assert len(np.unique(np.concatenate([first[0], z]), axis=0)) == 2000  # rows of the data, none twice
+    assert len(set(first[1])) == 5  # all segments, not the first rows
+    again = cloud_of(plot_segments({"a": z}, u, rows=300).axes[0])
+    np.testing.assert_array_equal(again[0], first[0])
+
+
+def test_points_are_rasterised_and_outlines_are_not(sample):
+    (axis,) = plot_segments({"a": sample.z}, sample.u).axes
+    assert axis.collections[0].get_rasterized()
+    assert not any(line.get_rasterized() for line in axis.lines)
+
+
+@pytest.mark.parametrize("tilt", [0.7, 0.0, -0.7])
+def test_ellipses_are_one_standard_deviation_of_all_rows(sample, tilt):
+    z = sample.z @ [[1.0, tilt], [0.0, 0.5]]
+    figure = plot_segments({"a": z}, sample.u, rows=50)
+    for line, (name, colour) in zip(figure.axes[0].lines, legend_of(figure).items(), strict=True):
+        assert to_hex(line.get_color()) == colour
+        own = z[sample.u == int(name)]
+        off = line.get_xydata() - own.mean(axis=0)
+        np.testing.assert_allclose(np.einsum("ij,ij->i", off, np.linalg.solve(np.cov(own.T), off.T).T), 1)
+
+
+def test_segments_beyond_the_legend_are_grey_and_counted():
+    u = np.repeat([0, 1, 2, 3, 4], [10, 50, 40, 5, 60])
+    figure = plot_segments({"a": SEED(0).normal(size=(165, 2))}, u, most=3)
+    colours = legend_of(figure)
+    assert list(colours) == ["1", "2", "4", "2 others"]  # the largest
+    red, green, blue = to_rgb(colours["2 others"])
+    assert red == green == blue
+    drawn = cloud_of(figure.axes[0])[1]
+    assert [drawn.count(colours[name]) for name in colours] == [50, 40, 60, 15]
+    assert drawn[:15] == [colours["2 others"]] * 15  # below the others
+    assert len(figure.axes[0].lines) == 3  # no outline for the rest
+
+
+def test_a_panel_may_have_its_own_u(sample):
+    panels = {"posterior": sample.z, "prior": SEED(0).normal(size=(300, 2))}
+    figure = plot_segments(panels, {"posterior": sample.u, "prior": np.repeat([1, 4, 7], 100)})
+    colours = legend_of(figure)
+    assert list(colours) == ["0", "1", "2", "3", "4", "7"]
+    drawn = cloud_of(figure.axes[1])[1]
+    assert {name: drawn.count(colour) for name, colour in colours.items() if colour in drawn} == {
+        "1": 100,
+        "4": 100,
+        "7": 100,
+    }
+
+
+def test_numbers_and_their_text_are_the_same_segment(sample):
+    figure = plot_segments({"a": sample.z, "b": sample.z}, {"a": sample.u, "b": sample.u.astype(str)})
+    assert list(legend_of(figure)) == ["0", "1", "2", "3", "4"]
+    assert cloud_of(figure.axes[0])[1] == cloud_of(figure.axes[1])[1]
+    assert [len(axis.lines) for axis in figure.axes] == [5, 5]
+
+
+@pytest.mark.parametrize(
+    ("u", "labels", "names"),
+    [
+        ([0, 2, 2, 0], ["zero", "one", "two"], ["zero", "two"]),  # a sequence is indexed by u
+        ([0.0, 2.0, 2.0, 0.0], ["zero", "one", "two"], ["zero", "two"]),
+        ([5, -1, 5, 5], {5: "five", -1: "minus"}, ["minus", "five"]),
+        (["b", "a", "b", "b"], None, ["a", "b"]),
+        (pd.Series(["b", "a", "b", "b"]), {"a": "A", "b": "B"}, ["A", "B"]),
+        (np.array([1, 0, 10, 2], dtype=object), None, ["0", "1", "2", "10"]),
+        ([0.5, 0.25, 0.5, 1.0], None, ["0.25", "0.5", "1"]),  # few values are labels, whole or not
+    ],
+)
+def test_names_of_segments(u, labels, names):
+    z = SEED(0).normal(size=(4, 2))
+    assert list(legend_of(plot_segments({"a": z}, u, labels=labels))) == names
+    (axis,) = plot_by_value(z[:, :1], u, labels=labels).axes
+    assert [tick.get_text() for tick in axis.get_yticklabels()] == names
+
+
+def test_a_quantity_has_a_colour_bar_and_one_scale_for_all_panels():
+    z, time = SEED(0).normal(size=(400, 2)), np.linspace(0, 1, 400)
+    figure = plot_segments({"a": z, "b": z[:100]}, {"a": time, "b": 3 * time[:100]}, rows=500)
+    *panels, bar = figure.axes
+    assert not figure.legends
+    assert bar.get_ylabel() == "u"
+    assert bar.get_ylim() == (0, 1)
+    for axis, own in zip(panels, (time, 3 * time[:100]), strict=True):
+        (points,) = axis.collections
+        assert (points.norm.vmin, points.norm.vmax) == (0, 1)
+        row = {tuple(point): value for point, value in zip(z, own, strict=False)}
+        np.testing.assert_allclose([row[tuple(p)] for p in points.get_offsets()], points.get_array())
+        assert not axis.lines
+
+
+def test_what_is_a_quantity_can_be_said():
+    z, u = SEED(0).normal(size=(100, 2)), np.arange(100)
+    assert plot_segments({"a": z}, u).legends
+    assert not plot_segments({"a": z}, u, continuous=True).legends
+    assert not plot_segments({"a": z}, u / 7).legends
+    assert plot_segments({"a": z}, u / 7, continuous=False).legends
+
+
+def test_other_columns_can_be_drawn():
+    z = SEED(0).normal(size=(50, 4))
+    (axis,) = plot_segments({"a": z}, np.zeros(50, dtype=int), columns=(3, 1)).axes
+    points = cloud_of(axis)[0]
+    np.testing.assert_allclose(np.sort(points, axis=0), np.sort(z[:, [3, 1]], axis=0))
+    assert (axis.get_xlabel(), axis.get_ylabel()) == ("column 3", "column 1")
+
+
+@pytest.mark.parametrize("k", [2, 5, 8, 12])
+def test_colours_differ_in_grey_and_for_the_colour_blind(k):
+    figure = plot_segments({"a": SEED(0).normal(size=(5 * k, 2))}, np.repeat(np.arange(k), 5))
+    colours = list(legend_of(figure).values())
+    assert set(colours) <= set(PALETTE)
+    srgb = np.array([to_rgb(c) for c in colours])
+    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+    grey = lightness_and_hue(linear)[:, :1]
+    assert closest(grey) > 0.9 * (80 - 26) / 11 * (11 // (k - 1))  # 11 steps of lightness, shared out
+    assert grey.max() < 82  # still seen on white
+    # Machado, Oliveira & Fernandes (2009), severity 1: red-blind, green-blind, blue-blind
+    red = [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    green = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    blue = [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
+    for missing in (red, green, blue):
+        assert closest(lightness_and_hue(np.clip(linear @ np.array(missing).T, 0, 1))) > 13
+    assert closest(lightness_and_hue(linear)) > 30
+
+
+# plot_traces
+
+
+def test_perfect_latents_in_other_order_sign_and_scale_lie_on_the_truth():
+    rng = SEED(0)
+    z = rng.normal(size=(400, 3))
+    latents = np.column_stack([-3 * z[:, 2] + 7, rng.normal(size=400), 0.01 * z[:, 0], 100 - z[:, 1]])
+    figure = plot_traces(z, {"perfect": latents})
+    for i, axis in enumerate(figure.axes):
+        solid, dashed = axis.lines
+        assert solid.get_linestyle() == "-"
+        assert dashed.get_linestyle() == "--"
+        np.testing.assert_array_equal(dashed.get_ydata(), z[:150, i])
+        np.testing.assert_allclose(solid.get_ydata(), z[:150, i], atol=1e-9)
+        np.testing.assert_array_equal(solid.get_xdata(), np.arange(150))
+    assert figure.axes[0].get_title() == "perfect\nMCC 1.000"
+
+
+def test_traces_are_the_least_squares_fit_over_all_rows_and_the_text_is_the_metric():
+    rng = SEED(0)
+    z = rng.normal(size=(1000, 2))
+    noise = np.where(np.arange(1000)[:, None] < 150, 0, 1)  # the rows drawn are better than the others
+    latents = {"a": -(z + noise * rng.normal(size=z.shape))[:, ::-1], "b": rng.normal(size=(1000, 5))}
+    figure = plot_traces(z, latents, rows=slice(100, 140))
+    axes = np.array(figure.axes).reshape(2, 2)
+    for column, (name, estimate) in zip(axes.T, latents.items(), strict=True):
+        found = match(z, estimate)
+        assert column[0].get_title() == f"{name}\nMCC {found.score:.3f}"
+        for i, axis in enumerate(column):
+            assert axis.texts[0].get_text() == f"|r|\n{abs(found.correlations[i]):.3f}"
+            partner = estimate[:, found.permutation[i]]
+            slope, shift = np.polyfit(partner, z[:, i], 1)
+            np.testing.assert_allclose(axis.lines[0].get_ydata(), (slope * partner + shift)[100:140])
+            np.testing.assert_array_equal(axis.lines[1].get_xdata(), np.arange(100, 140))
+    assert np.abs(np.corrcoef(z[:150].T, latents["a"][:150, ::-1].T)[0, 2]) > 0.999 > 0.9 > match(z, latents["a"]).score
+
+
+def test_a_latent_without_partner_is_said_and_a_constant_one_is_flat():
+    z = SEED(0).normal(size=(200, 3))
+    figure = plot_traces(z, {"two": np.column_stack([z[:, 1], np.full(200, 9.0)])})
+    lines = {len(axis.lines): axis for axis in figure.axes}
+    assert set(lines) == {1, 2}
+    assert lines[1].texts[0].get_text() == "no\npartner"
+    flat = next(axis for axis in figure.axes if axis.texts[0].get_text() == "|r|\n0.000")
+    i = figure.axes.index(flat)
+    np.testing.assert_allclose(flat.lines[0].get_ydata(), z[:, i].mean())
+    assert figure.axes[0].get_title() == "two\nMCC 0.333"
+    (constant,) = plot_traces(np.ones((200, 1)), {"a": z}).axes
+    np.testing.assert_allclose(constant.lines[0].get_ydata(), 1)
+
+
+def test_traces_have_names_and_one_legend():
+    z = SEED(0).normal(size=(200, 2))
+    figure = plot_traces(z, {"a": z, "b": z}, names=["pka", "erk"])
+    assert [axis.get_ylabel() for axis in figure.axes] == ["pka", "", "erk", ""]
+    assert [axis.get_xlabel() for axis in figure.axes] == ["", "", "row", "row"]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.texts] == ["true", "recovered, rescaled"]
+    assert [axis.get_ylabel() for axis in plot_traces(z, {"a": z}).axes] == ["latent 0", "latent 1"]
+
+
+# plot_by_value
+
+
+@pytest.fixture(scope="module")
+def conditions():
+    rng = SEED(0)
+    u = rng.integers(4, size=1000)
+    return u, np.column_stack([rng.gamma(2, size=1000), 3 * u + rng.normal(size=1000), u % 2 + rng.normal(size=1000)])
+
+
+def explained(column, u):
+    """η²: one minus the share of the variance within the values of u."""
+    within = sum(((column[u == v] - column[u == v].mean()) ** 2).sum() for v in np.unique(u))
+    return 1 - within / ((column - column.mean()) ** 2).sum()
+
+
+def test_panels_are_sorted_by_what_u_explains(conditions):
+    u, latents = conditions
+    figure = plot_by_value(latents, u, names=["gamma", "steps", "parity"])
+    order = [1, 2, 0]
+    shares = [explained(latents[:, i], u) for i in order]
+    assert shares == sorted(shares, reverse=True)
+    assert [axis.get_title() for axis in figure.axes] == [
+        f"{name}  (η² {share:.2f})" for name, share in zip(["steps", "parity", "gamma"], shares, strict=True)
+    ]
+
+
+def test_boxes_are_the_quantiles_of_the_data(conditions):
+    u, latents = conditions
+    for axis, i in zip(plot_by_value(latents, u).axes, [1, 2, 0], strict=True):
+        whiskers, medians = axis.collections
+        for v in range(4):
+            low, left, median, right, high = np.quantile(latents[u == v, i], [0.05, 0.25, 0.5, 0.75, 0.95])
+            assert np.median(latents[u == v, i]) == pytest.approx(median)
+            np.testing.assert_allclose(medians.get_segments()[v][:, 0], median)
+            assert medians.get_segments()[v][:, 1].mean() == pytest.approx(v)
+            np.testing.assert_allclose(whiskers.get_segments()[v], [[low, v], [high, v]])
+            box = axis.patches[v]
+            np.testing.assert_allclose([box.get_x(), box.get_x() + box.get_width()], [left, right])
+            assert box.get_y() + box.get_height() / 2 == pytest.approx(v)
+        np.testing.assert_allclose(axis.lines[0].get_xdata(), np.median(latents[:, i]))
+
+
+def test_panels_share_their_axes_and_the_first_value_is_on_top(conditions):
+    u, latents = conditions
+    first, *others = plot_by_value(latents, u, labels=["a", "b", "c", "d"]).axes
+    assert [tick.get_text() for tick in first.get_yticklabels()] == ["a", "b", "c", "d"]
+    low, high = first.get_ylim()
+    assert low > 3 > 0 > high
+    for axis in others:
+        assert axis.get_xlim() == first.get_xlim()
+        assert axis.get_ylim() == first.get_ylim()
+
+
+def test_latents_left_out_are_those_u_explains_least_and_it_is_said(conditions):
+    u, latents = conditions
+    figure = plot_by_value(latents, u, most=2)
+    assert [axis.get_title().split("  ")[0] for axis in figure.axes] == ["latent 1", "latent 2"]
+    assert figure.get_suptitle() == "The 2 of 3 latents that u explains best"
+    assert plot_by_value(latents, u).get_suptitle() == ""
+
+
+def test_a_constant_latent_is_explained_by_nothing(conditions):
+    u, _ = conditions
+    (axis,) = plot_by_value(np.ones((1000, 1)), u).axes
+    assert axis.get_title() == "latent 0  (η² 0.00)"
+
+
+def test_a_quantity_has_a_running_mean_and_band():
+    rng = SEED(0)
+    u = rng.permutation(np.linspace(0, 1, 2000))
+    noise = rng.choice([-1.0, 1.0], size=2000)
+    line, other = plot_by_value(np.column_stack([2 * u + 1, noise]), u).axes
+    (_, mean), (band,) = line.lines, line.collections
+    np.testing.assert_allclose(mean.get_ydata(), 2 * mean.get_xdata() + 1)  # at the mean of u in each window
+    assert mean.get_xdata().min() == pytest.approx(0.025, abs=0.001)  # the first twentieth of the rows
+    assert np.all(np.diff(mean.get_xdata()) > 0)
+    assert line.get_title() == "latent 0  (η² 1.00)"
+    assert np.ptp(band.get_paths()[0].vertices[:, 1]) == pytest.approx(
+        np.ptp(mean.get_ydata()) + 4 * 0.05 / 12**0.5, 1e-2
+    )
+    edges = other.collections[0].get_paths()[0].vertices[:, 1]
+    assert np.quantile(edges, 0.9) == pytest.approx(1, abs=0.3)  # a fair coin of ± 1: mean 0, sd 1
+    assert np.quantile(edges, 0.1) == pytest.approx(-1, abs=0.3)
+    assert other.get_title() == "latent 1  (η² 0.01)"
+
+
+@pytest.mark.parametrize("rows", [2, 3, 25])
+def test_a_quantity_of_few_rows(rows):
+    z = SEED(0).normal(size=(rows, 1))
+    (axis,) = plot_by_value(z, np.arange(rows), continuous=True).axes
+    assert np.isfinite(axis.lines[1].get_ydata()).all()
+    assert 0 <= float(axis.get_title().split("η² ")[1].rstrip(")")) <= 1
+
+
+# all
+
+
+def test_nothing_is_cut_off_and_no_panels_overlap(sample):
+    rng = SEED(0)
+    z, u = rng.normal(size=(500, 11)), rng.integers(9, size=500)
+    long = [f"a longer name of condition {i}" for i in range(9)]
+    pictures = [
+        plot_segments({f"panel {i}": sample.z for i in range(7)}, sample.u),
+        plot_segments({"one": z}, u, labels=long),
+        plot_segments({"one": z}, rng.integers(40, size=500)),
+        plot_segments({"one": z, "two": z}, rng.uniform(size=500)),
+        plot_traces(z[:, :4], {"iVAE": z, "VAE": z[:, :3]}),
+        plot_by_value(z[:, :5], u, labels=long),
+        plot_by_value(z[:, :1], u > 4),
+        plot_by_value(z[:, :4], rng.uniform(size=500)),
+    ]
+    assert [inside(figure) for figure in pictures] == [True] * len(pictures)
+
+
+Z, U = SEED(0).normal(size=(60, 2)), np.repeat([0, 1, 2], 20)
+HOLE = np.where(np.arange(60)[:, None] == 7, np.nan, Z)
+
+
+@pytest.mark.parametrize(
+    ("draw", "words"),
+    [
+        (lambda: plot_segments({}, U), "panels must map at least one title"),
+        (lambda: plot_segments(Z, U), "panels must map at least one title"),
+        (lambda: plot_segments({"a": Z[:, 0]}, U), r"panels\['a'\] must be 2-D"),
+        (lambda: plot_segments({"a": Z[:, :1]}, U), r"columns must be two different columns of panels\['a'\]"),
+        (lambda: plot_segments({"a": Z}, U, columns=(0, 2)), "columns must be two different columns"),
+        (lambda: plot_segments({"a": Z}, U, columns=(1, 1)), "columns must be two different columns"),
+        (lambda: plot_segments({"a": HOLE}, U), r"panels\['a'\] must be finite, got nan at row 7"),
+        (lambda: plot_segments({"a": Z}, U[:-1]), r"panels\['a'\] has 60, u has 59"),
+        (lambda: plot_segments({"a": Z}, np.c_[U, U]), r"u must be 1-D \(rows,\), got shape \(60, 2\)"),
+        (lambda: plot_segments({"a": Z}, HOLE[:, 0]), "u must have a finite value in every row, got nan at row 7"),
+        (lambda: plot_segments({"a": Z}, {"b": U}), "u must have an entry for each panel, got none for 'a'"),
+        (lambda: plot_segments({"a": Z}, {"a": U[:5]}), r"u\['a'\] has 5"),
+        (lambda: plot_segments({"a": Z}, U, most=13), "most must lie between 1 and 12"),
+        (lambda: plot_segments({"a": Z}, U, most=0), "most must lie between 1 and 12"),
+        (lambda: plot_segments({"a": Z}, U, rows=0), "rows must be at least 1"),
+        (lambda: plot_segments({"a": Z}, U, labels=["a", "b"]), "labels must name every value of u, 0, 1, 2"),
+        (lambda: plot_segments({"a": Z}, U - 1, labels=["a", "b", "c"]), "labels must name every value of u, -1, 0, 1"),
+        (lambda: plot_segments({"a": Z}, U, labels={0: "a"}), "labels must name every value of u"),
+        (lambda: plot_segments({"a": Z}, U.astype(str), labels=["a", "b", "c"]), "labels must name every value of u"),
+        (lambda: plot_segments({"a": Z}, U.astype(str), continuous=True), "continuous=True needs a u of numbers"),
+        (lambda: plot_segments({"a": Z}, U, labels=["a", "b", "c"], continuous=True), "continuous=True needs"),
+        (lambda: plot_traces(Z, {}), "latents must map at least one method"),
+        (lambda: plot_traces(Z, Z), "latents must map at least one method"),
+        (lambda: plot_traces(Z[:, 0], {"a": Z}), "z must be 2-D"),
+        (lambda: plot_traces(Z, {"a": Z[:, 0]}), r"latents\['a'\] must be 2-D"),
+        (lambda: plot_traces(Z, {"a": HOLE}), r"latents\['a'\] must be finite, got nan at row 7"),
+        (lambda: plot_traces(Z, {"z": Z[:50]}), r"z has 60, latents\['z'\] has 50"),
+        (lambda: plot_traces(Z, {"a": Z}, rows=slice(60, 90)), "rows must be a slice of the 60 rows"),
+        (lambda: plot_traces(Z, {"a": Z}, rows=30), "rows must be a slice of the 60 rows"),
+        (lambda: plot_traces(Z, {"a": Z}, names=["one"]), "names must name each of the 2 latents, got 1"),
+        (lambda: plot_by_value(Z[:, 0], U), "latents must be 2-D"),
+        (lambda: plot_by_value(HOLE, U), "latents must be finite"),
+        (lambda: plot_by_value(Z, U[:-1]), "latents has 60, u has 59"),
+        (lambda: plot_by_value(Z, [None, *U[1:]]), "u must have a finite value in every row, got (None|nan) at row 0"),
+        (lambda: plot_by_value(Z, np.where(U == 1, np.inf, U)), "u must have a finite value in every row, got inf"),
+        (lambda: plot_by_value(Z, U, names=["a", "b", "c"]), "names must name each of the 2 latents, got 3"),
+        (lambda: plot_by_value(Z, U, labels=["a"]), "labels must name every value of u"),
+        (lambda: plot_by_value(Z, U, most=0), "most must be at least 1"),
+        (lambda: plot_by_value(Z, np.arange(60)), "at most 50 different values to draw a box each, got 60"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(draw, words):
+    with pytest.raises(DataError, match=words):
+        draw()
