@@ -57,7 +57,7 @@ def main() -> None:
         for n in (5, 8):
             names = [name for name, law in LAWS.items() if law["n"] == n]
             samples = [make_pdgmm(ROWS, **LAWS[name], random_state=seed) for name in names]
-            method = PDGMM(n, random_state=seed, long=False, verbose=0)
+            method = PDGMM(n, random_state=seed, extended=False, verbose=0)
             models = method.fit_many([s.x for s in samples]) if gpu else [None] * len(samples)
             for name, sample, found in zip(names, samples, models, strict=True):
                 started = time.perf_counter()

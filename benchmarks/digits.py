@@ -32,8 +32,8 @@ METHODS = {
         PCA(10), GaussianMixture(10, n_init=10, covariance_type="diag", random_state=s)
     ),
     "VaDE": lambda s: VaDE(10, 10, random_state=s, **COMMON),
-    "VaDE, random start": lambda s: VaDE(10, 10, start="random", random_state=s, **COMMON),
-    "VaDE, linear start": lambda s: VaDE(10, 10, start="linear", random_state=s, **COMMON),
+    "VaDE, random start": lambda s: VaDE(10, 10, init="random", random_state=s, **COMMON),
+    "VaDE, linear start": lambda s: VaDE(10, 10, init="linear", random_state=s, **COMMON),
     "MFCVAE, 2 facets, the better": lambda s: MFCVAE(10, 10, 2, random_state=s, **COMMON),
 }
 

@@ -111,7 +111,7 @@ def one(setting, method, seed, device):
         row["score"] = model.score(new.x, new.u)
     if method in ("IFlow", "IVAE"):
         certificate = model.certificate_
-        row |= {"level": str(certificate.level), "at best": str(certificate.at_best)}
+        row |= {"level": str(certificate.level), "at best": str(certificate.if_undecided_hold)}
         row["not held"] = " ".join(c.name for c in certificate.checks if c.verdict != "holds")
     return row
 
@@ -158,7 +158,7 @@ def speed(seeds: int, first: int) -> None:
         slow, bound = time.perf_counter() - started, plain.score(new.x, new.u)
         for steps in (25, 50, 100, 200, 400, 800, 1600, 3200):
             started = time.perf_counter()
-            model = IVAE(5, start="linear", max_steps=steps, patience=None, random_state=seed, verbose=0)
+            model = IVAE(5, init="linear", max_steps=steps, patience=None, random_state=seed, verbose=0)
             model.fit(sample.x, sample.u)
             fast, reached = time.perf_counter() - started, model.score(new.x, new.u)
             if reached >= bound:
@@ -173,7 +173,7 @@ def speed(seeds: int, first: int) -> None:
 
 def plain_loop(x, u, seed, epochs=20, batch=64, rate=1e-3):
     """Fit the same nets and the same bound as they are usually trained: torch's Adam, shuffled batches of 64."""
-    model = IVAE(5, n_restarts=1, start="random", max_steps=1, random_state=seed, verbose=0)
+    model = IVAE(5, n_restarts=1, init="random", max_steps=1, random_state=seed, verbose=0)
     model.fit(x, u)  # sets columns and nets; one step is nothing
     nets = copy.deepcopy(model.module_).train()
     with torch.no_grad():
@@ -223,7 +223,7 @@ def one_sachs(name, n, options) -> str:
     if name != "SegmentUnmixing":
         certificate = model.certificate_
         failed = " ".join(c.name for c in certificate.checks if c.verdict != "holds")
-        line += f", level {certificate.level}, at best {certificate.at_best}, not held: {failed}"
+        line += f", level {certificate.level}, at best {certificate.if_undecided_hold}, not held: {failed}"
     if options.pictures is not None:
         Path(options.pictures).mkdir(parents=True, exist_ok=True)
         figure = plot_by_value(model.transform(sample.x), sample.u, labels=SACHS_CONDITIONS)

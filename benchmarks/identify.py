@@ -82,12 +82,12 @@ def told(model):
         "model": type(model.model_).__name__,
         "verdict": model.verdict_,
         "latents": model.n_latents_,
-        "stable": sum(t.verdict == "stable" for t in model.trust_),
-        "expected": model.expected_,
-        "again": float(np.mean([t.again for t in model.trust_])),
-        "halves": float(np.mean([t.halves for t in model.trust_])),
+        "stable": sum(t.verdict == "stable" for t in model.latent_reports_),
+        "expected": model.expected_mcc_,
+        "seed_agreement": float(np.mean([t.seed_agreement for t in model.latent_reports_])),
+        "split_half_agreement": float(np.mean([t.split_half_agreement for t in model.latent_reports_])),
         "reasons": list(model.reasons_),
-        "tried": {t.name: [t.gain, t.error, t.agreement, t.seconds, t.note] for t in model.tried_},
+        "tried": {t.name: [t.gain, t.error, t.agreement, t.seconds, t.note] for t in model.candidates_},
     }
 
 
@@ -123,7 +123,7 @@ def real(table, seed, seconds):
     varies = x[rows].std(0) > 0
     x = x[:, varies]
     u = s.u[rows] if table == "sachs" else None  # the digits' names are no experiment
-    model = Identify(random_state=seed, verbose=0, seconds=seconds, alike=table != "sachs").fit(x[rows], u)
+    model = Identify(random_state=seed, verbose=0, seconds=seconds, common_scale=table != "sachs").fit(x[rows], u)
     return {"z": np.asarray(model.transform(x[new])).tolist()} | told(model)
 
 

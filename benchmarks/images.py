@@ -52,7 +52,7 @@ PUBLISHED = {  # strong, weak
 BITS = {"likelihood": "bernoulli", "patience": None, "verbose": 0}
 PIXELS = {"likelihood": "logistic", "patience": None, "verbose": 0}
 RELU = Dense((500, 1000), (500, 500), activation="relu")
-SIMPLE = {"start": "random", "first_beta": 0.1, "posterior": "diagonal", "max_steps": 16_000}
+SIMPLE = {"init": "random", "first_beta": 0.1, "posterior": "diagonal", "max_steps": 16_000}
 
 
 def agreement(latents, directions=(None,)) -> dict[str, float]:
@@ -106,13 +106,13 @@ def table3(bench, train, test) -> None:
     x, new = train.x, test.x
     for name, net in (("MFCVAE, leaky ReLU", "arch1"), ("MFCVAE, ReLU", RELU)):
         bench.fit("table3", name, MFCVAE(5, 25, 1, net=net, n_restarts=10, **SIMPLE, **BITS), x, new)
-    linear = {"start": "linear", "posterior": "diagonal", "pretrain_steps": 1000, "max_steps": 8000}
+    linear = {"init": "linear", "posterior": "diagonal", "pretrain_steps": 1000, "max_steps": 8000}
     model = MFCVAE(5, 25, 1, net="arch1", n_restarts=10, **linear, **BITS)
     bench.fit("table3", "MFCVAE, linear start", model, x, new)
     known = {"family": "gaussian", "posterior": "diagonal", "max_steps": 8000, "batch_size": 256, "learning_rate": 1e-3}
     model = IVAE(5, net="arch1", n_restarts=10, **known, **BITS)
     bench.fit("table3", "IVAE (u)", model, x, new, train.u, test.u)
-    two = {"start": "autoencoder", "pretrain_steps": 2000, "max_steps": 8000, "progressive": True}
+    two = {"init": "autoencoder", "pretrain_steps": 2000, "max_steps": 8000, "progressive": True}
     model = MFCVAE(10, 25, 2, net="arch1", n_restarts=2, **two, **BITS)
     bench.fit("table3", "MFCVAE, two facets", model, x, new)
 
@@ -123,7 +123,7 @@ def mnist50(bench, train, test) -> None:
     long = {"pretrain_steps": 10_000, "max_steps": 8000, "first_beta": 0.05}
     short = {"pretrain_steps": 1000, "max_steps": 3000}
     for name, net, steps in (("VaDE, MLP", "mlp", long), ("VaDE, ConvNet", "convnet", short)):
-        model = VaDE(50, 40, net=net, start="autoencoder", n_restarts=5, **steps, **BITS)
+        model = VaDE(50, 40, net=net, init="autoencoder", n_restarts=5, **steps, **BITS)
         bench.fit("mnist50", name, model, x, new, directions=(None, 20))
 
 
@@ -132,11 +132,11 @@ def cifar(bench, train, test) -> None:
     x, new = train.x.reshape(-1, 32, 32, 3), test.x.reshape(-1, 32, 32, 3)
     common = PIXELS | {"n_restarts": 5, "max_steps": 3000}
     sets = {
-        "VaDE, MLP": VaDE(50, 128, net="mlp", start="autoencoder", first_beta=0.05, **common),
-        "VaDE, MLP, random start": VaDE(50, 128, net="mlp", start="random", **common),
+        "VaDE, MLP": VaDE(50, 128, net="mlp", init="autoencoder", first_beta=0.05, **common),
+        "VaDE, MLP, random start": VaDE(50, 128, net="mlp", init="random", **common),
         "RademacherVAE, MLP": RademacherVAE(50, 7, net="mlp", **common),
         "VaDE, ResNet": VaDE(
-            50, 100, net="resnet", start="random", **PIXELS, n_restarts=2, max_steps=600, learning_rate=5e-4
+            50, 100, net="resnet", init="random", **PIXELS, n_restarts=2, max_steps=600, learning_rate=5e-4
         ),
     }
     for name, model in sets.items():

@@ -100,7 +100,7 @@ def scores(model, new, z):
         "rotated": mcc(new.z, latents),
         "agreement": model.stability_.score,
         "status": model.fit_status_,
-        "long": model.trained_long_,
+        "extended": model.trained_extended_,
         "level": str(model.certificate_.level.name),
         "unused": len(model.unused_),
     }

@@ -37,7 +37,7 @@ TRAINED: dict[str, tuple[str, dict[str, Any]]] = {
     "PDGMM": ("sparse", {"max_steps": 800}),
     "IFlow": ("segments", {"max_steps": 600}),
     "IVAE": ("segments", {"n_latents": 3, **NETS}),
-    "GMMFlow": ("gmm", {"free_steps": 300, "max_steps": 300, "n_components": 12}),
+    "GMMFlow": ("gmm", {"full_covariance_steps": 300, "max_steps": 300, "n_components": 12}),
     "VaDE": ("gmm", {"n_latents": 3, "n_components": 12, **NETS}),
     "MFCVAE": ("gmm", {"n_latents": 3, "facets": 2, "n_components": 6, **NETS}),
     "RademacherVAE": ("gmm", {"n_latents": 3, "n_bits": 4, **NETS}),
@@ -89,7 +89,7 @@ def fit(name: str, seed: int) -> dict[str, Any]:
     certificate = getattr(estimator, "certificate_", None)
     verdict = getattr(estimator, "verdict_", estimator.fit_status_)
     if name == "Identify":
-        latents = getattr(estimator, "latent_reports_", None) or estimator.trust_
+        latents = getattr(estimator, "latent_reports_", None) or estimator.latent_reports_
         verdict = f"{type(estimator.model_).__name__}: {verdict}, {', '.join(t.verdict for t in latents)}"
     return {
         "latents": z[:ROWS_KEPT],

@@ -32,12 +32,12 @@ PUBLISHED = {  # dist_Aff,L2, strong and weak MCC
     "parallelograms-2": (0.1231, 0.83, 0.99),
     "parallelograms-3": (0.578, 0.91, 0.99),
 }
-PAPER = {"net": "toy", "start": "autoencoder", "pretrain_steps": 15 * ROWS // 128, "max_steps": 20 * ROWS // 128}
+PAPER = {"net": "toy", "init": "autoencoder", "pretrain_steps": 15 * ROWS // 128, "max_steps": 20 * ROWS // 128}
 GENTLE = {"batch_size": 512, "learning_rate": 1e-3}
 METHODS = {
     "VaDE": {},
-    "VaDE, autoencoder first": {"start": "autoencoder"} | GENTLE,
-    "VaDE, linear start": {"start": "linear"} | GENTLE,
+    "VaDE, autoencoder first": {"init": "autoencoder"} | GENTLE,
+    "VaDE, linear start": {"init": "linear"} | GENTLE,
     "VaDE, as in the paper": PAPER | {"batch_size": 128, "posterior": "diagonal", "first_beta": 1.0},
 }
 BASELINES = {

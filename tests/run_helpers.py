@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from identifiable.experiments.recipe import Cell, Method, Outcome
+from identifiable.experiments.recipe import Cell, Measurement, Method
 
 
 def cell(seed=0, *, method="A", setting="n = 5", **values):
@@ -46,7 +46,7 @@ def logged(log):
 def _measure(log, cell, device):
     note(log, "start", cell.key, os.getpid())
     time.sleep(cell.values.get("seconds", 0))
-    outcome = Outcome(
+    outcome = Measurement(
         {"seed": float(cell.seed), "numpy": np.random.rand(), "torch": torch.rand(()).item(), "nan": np.nan},
         {"table": [[1, cell.seed], [0.1, 2]]},
         {"level": "none"},

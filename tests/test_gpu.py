@@ -83,7 +83,9 @@ def test_a_recorded_step_is_the_step():
 @pytest.mark.parametrize("n", [3, 12])
 def test_many_data_sets_at_once(n):
     samples = [make_pdgmm(2000, n=n, layers=2, random_state=seed) for seed in (2, 3)]
-    models = PDGMM(n, max_steps=300, depth=6, long=False, random_state=0, verbose=0).fit_many([s.x for s in samples])
+    models = PDGMM(n, max_steps=300, depth=6, extended=False, random_state=0, verbose=0).fit_many(
+        [s.x for s in samples]
+    )
     for sample, model in zip(samples, models, strict=True):
         assert model.module_.width.is_cuda
         linear = SparseUnmixing(n, random_state=0, noisy=False).fit(sample.x)
@@ -97,11 +99,11 @@ def test_a_million_rows_on_the_device():
     assert x.shape == (1_000_000, 40)
 
 
-@pytest.mark.parametrize("flow", ["leaky", "bent"])
+@pytest.mark.parametrize("flow", ["leaky", "softplus"])
 def test_a_flow_over_a_mixture(flow):
     sample = make_tcl(8000, n=2, segments=10, layers=3, random_state=0)
     model = GMMFlow(n_components=20, n_restarts=2, depth=12, flow=flow, device="cuda", random_state=0, verbose=0)
-    model.set_params(free_steps=500, max_steps=500, batch_size=512).fit(sample.x)
+    model.set_params(full_covariance_steps=500, max_steps=500, batch_size=512).fit(sample.x)
     assert model.module_.base.means.is_cuda
     linear = FactorialUnmixing(n_components=20, n_restarts=1, random_state=0).fit(sample.x)
     assert model.score(sample.x) > linear.score(sample.x) + 0.03

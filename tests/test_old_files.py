@@ -21,9 +21,14 @@ def test_old_model_files_give_the_same_latents(name):
 
 def test_an_old_fit_folder_opens():
     from identifiable.auto.folder import open_fit
+    from identifiable.report.fit_page import fit_page
 
     fitted = open_fit(OLD / "fit")
     assert fitted.account["verdict"] == fitted.model.verdict_
+    reports = fitted.model.latent_reports_
+    assert [one["seed_agreement"] for one in fitted.account["latents"]] == [one.seed_agreement for one in reports]
+    assert fitted.account["certificate"]["if_undecided_hold"] == str(fitted.model.certificate_.if_undecided_hold)
+    assert "<title>" in fit_page(fitted.account, "old").html()
     assert fitted.model.transform(fitted.model.sample(5, random_state=0)).shape == (5, 2)
 
 

@@ -41,7 +41,7 @@ def main(picture: Path) -> None:
     code = vae.transform(x).astype(float)
     print(f"Autoencoder: restarts agree at {vae.stability_.weak_score:.3f} after an affine alignment,")
     print(f"  at {vae.stability_.score:.3f} latent by latent.")
-    model = PDGMM(LATENTS, max_steps=600, long=False, random_state=0, verbose=0).fit(code[:TRAIN])
+    model = PDGMM(LATENTS, max_steps=600, extended=False, random_state=0, verbose=0).fit(code[:TRAIN])
     print(f"PDGMM of its code: restarts agree at {model.stability_.score:.3f}, {model.fit_status_}.")
     active = model.active(code)
     print("  Shares of pictures in which its latents are active: " + ", ".join(f"{s:.2f}" for s in active.mean(0)))

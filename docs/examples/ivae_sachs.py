@@ -48,7 +48,7 @@ def main(picture: Path) -> None:
         method.fit(train.x, train.u)
         scores = f"score {method.score(test.x):6.2f}, given u {method.score(test.x, test.u):6.2f}"
         print(f"  {type(method).__name__:16} {scores}  restarts agree at {method.stability_.score:.3f}")
-    print(f"Certificate of IVAE: {ivae.certificate_.level}, at best {ivae.certificate_.at_best}.")
+    print(f"Certificate of IVAE: {ivae.certificate_.level}, at best {ivae.certificate_.if_undecided_hold}.")
 
     z, change = ivae.transform(test.x), effects(ivae, train.x)
     for i, row in enumerate(change):

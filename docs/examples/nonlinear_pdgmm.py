@@ -29,7 +29,7 @@ def main(picture: Path) -> None:
         found = {name: method.fit(sample.x).transform(fresh.x) for name, method in methods.items()}
     model = methods["PDGMM"]
     print(f"PDGMM: restarts agree at {model.stability_.score:.3f}, {model.fit_status_}.")
-    print(f"Certificate: {model.certificate_.level}, at best {model.certificate_.at_best}.")
+    print(f"Certificate: {model.certificate_.level}, at best {model.certificate_.if_undecided_hold}.")
     print("With the truth in hand, on fresh rows:")
     for name, z in found.items():
         print(f"  {name:15} MCC {match(fresh.z, z).score:.3f}")

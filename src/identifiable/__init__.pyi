@@ -1,9 +1,9 @@
 """Public names and where they are defined; `__init__.py` imports each one on first use."""
 
-from identifiable.agreement.select import agreement_of_halves, choose, stability
+from identifiable.agreement.select import choose, split_half_agreement, stability
 from identifiable.agreement.stability import Stability
-from identifiable.auto.identify import Identify, Trust
-from identifiable.auto.search import Tried
+from identifiable.auto.identify import Identify, LatentReport
+from identifiable.auto.search import Candidate
 from identifiable.data.sample import Sample
 from identifiable.distributions.conditional import ConditionalPrior
 from identifiable.distributions.mixture import Mixture
@@ -16,6 +16,7 @@ from identifiable.estimators import (
     BetaTCVAE,
     BetaVAE,
     DegenerateGaussianMixture,
+    DiagonalBasis,
     FactorialUnmixing,
     GMMFlow,
     GroupedSparse,
@@ -28,10 +29,9 @@ from identifiable.estimators import (
     SegmentUnmixing,
     SparseUnmixing,
     TwoStage,
-    Unmixed,
     VaDE,
     baselines,
-    unmix,
+    diagonal_basis,
 )
 from identifiable.persist import load, save
 from identifiable.theory import Certificate, Check, Decoder, Level, Structure, certify, structure_of
@@ -45,6 +45,7 @@ __all__ = [
     "VAE",
     "BetaTCVAE",
     "BetaVAE",
+    "Candidate",
     "Certificate",
     "Check",
     "ConditionalPrior",
@@ -52,6 +53,7 @@ __all__ = [
     "DataError",
     "Decoder",
     "DegenerateGaussianMixture",
+    "DiagonalBasis",
     "FactorialUnmixing",
     "FitFailedError",
     "GMMFlow",
@@ -60,6 +62,7 @@ __all__ = [
     "IFlow",
     "Identify",
     "IndependentComponents",
+    "LatentReport",
     "Level",
     "Mixture",
     "OutOfTimeError",
@@ -73,19 +76,16 @@ __all__ = [
     "SparseUnmixing",
     "Stability",
     "Structure",
-    "Tried",
-    "Trust",
     "TwoStage",
-    "Unmixed",
     "VaDE",
     "__version__",
-    "agreement_of_halves",
     "baselines",
     "certify",
     "choose",
+    "diagonal_basis",
     "load",
     "save",
+    "split_half_agreement",
     "stability",
     "structure_of",
-    "unmix",
 ]

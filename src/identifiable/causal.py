@@ -33,7 +33,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
 from identifiable.arrays import Array
-from identifiable.errors import DataError, listed
+from identifiable.errors import DataError, join_few
 from identifiable.metrics import dag_to_cpdag, match, shd
 from identifiable.metrics._checks import FloatArray, same_rows, table
 from identifiable.metrics.graphs import BoolArray, meek
@@ -190,7 +190,7 @@ def pc(
     _check_rows(len(values), labels)
     constant = [name for name, column in zip(labels, values.T, strict=True) if np.ptp(column) == 0]
     if constant:
-        raise DataError(f"Every column must vary; constant here: {listed(constant)}. Drop them.")
+        raise DataError(f"Every column must vary; constant here: {join_few(constant)}. Drop them.")
     unit = values - values.mean(axis=0)
     unit /= np.linalg.norm(unit, axis=0)
     rows = np.full((len(labels), len(labels)), len(values))
@@ -437,7 +437,7 @@ def _correlations_of_active(z: FloatArray, active: BoolArray) -> Array:
 def _names(given: Any, n: int) -> tuple[str, ...]:
     names = tuple(f"z{i}" for i in range(n)) if given is None else tuple(str(name) for name in given)
     if len(names) != n or len(set(names)) < n:
-        raise DataError(f"names must be {n} different ones, one per column, got {listed(names)}.")
+        raise DataError(f"names must be {n} different ones, one per column, got {join_few(names)}.")
     return names
 
 
@@ -464,7 +464,7 @@ def _check_regular(correlations: Array, names: Sequence[str]) -> None:
     if values[0] < SINGULAR:
         part = [name for name, weight in zip(names, np.abs(vectors[:, 0]), strict=True) if weight > 1e-3]
         raise DataError(
-            f"The correlation matrix is singular: {listed(part)} are linearly dependent, and no partial correlation "
+            f"The correlation matrix is singular: {join_few(part)} are linearly dependent, and no partial correlation "
             "given all of them exists. Drop one of them (a duplicate, a sum or a copy of the others)."
         )
 

@@ -23,12 +23,12 @@ class RecoveryWarning(UserWarning):
     """The fit ended, but its latents should not be trusted as they are."""
 
 
-def listed(items: Sequence[str], separator: str = ", ", *, most: int = 5) -> str:
+def join_few(items: Sequence[str], separator: str = ", ", *, most: int = 5) -> str:
     """Name a few of many.
 
     Examples
     --------
-    >>> listed(["a", "b", "c"], most=2)
+    >>> join_few(["a", "b", "c"], most=2)
     'a, b, and 1 more'
     """
     rest = len(items) - most

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 import identifiable
 from identifiable import files
-from identifiable.auto.identify import Trust, Units
-from identifiable.auto.search import Tried
+from identifiable.auto.identify import LatentReport, Units
+from identifiable.auto.search import Candidate
 from identifiable.data.auxiliary import Auxiliary
 from identifiable.distributions.conditional import ConditionalPrior
 from identifiable.distributions.mixture import Mixture
@@ -35,9 +35,37 @@ _RESULTS: dict[str, Any] = {
     c.__name__: c
     for c in (
         *(Auxiliary, ConditionalPrior, ConvNet, Dense, History, Masks),
-        *(Mixture, ResNet, Stability, Tried, Trust, Units),
+        *(Mixture, ResNet, Stability, Candidate, LatentReport, Units),
     )
 }  # the small typed values an estimator may hold
+
+# Names in files that version 0.1 wrote -> names today. `Auxiliary` has its own field `kinds`: fields of results are
+# renamed only in the classes listed.
+_PARAMETERS = {
+    "alike": "common_scale",
+    "free_steps": "full_covariance_steps",
+    "groups": "n_groups",
+    "kinds": "u_types",
+    "long": "extended",
+    "posterior_sees_u": "posterior_given_u",
+    "start": "init",
+}
+_FITTED = {
+    "expected_": "expected_mcc_",
+    "law_": "conditional_prior_",
+    "trained_long_": "trained_extended_",
+    "tried_": "candidates_",
+    "trust_": "latent_reports_",
+}
+_CLASSES = {"Tried": "Candidate", "Trust": "LatentReport"}
+_FIELDS = {
+    "LatentReport": {
+        "again": "seed_agreement",
+        "halves": "split_half_agreement",
+        "rivals": "alternative_agreement",
+        "rests": "inactive_share",
+    }
+}
 
 
 def save(model: BaseEstimator, path: str | Path) -> None:
@@ -86,6 +114,16 @@ def load(path: str | Path, *, device: str = "auto") -> Any:
         ) from None
 
 
+def rename_account(account: dict[str, Any]) -> dict[str, Any]:
+    """Return the contents of a certificate.json with the keys of today; version 0.1 wrote others."""
+    new = _FIELDS["LatentReport"]
+    latents = [{new.get(k, k): v for k, v in latent.items()} for latent in account["latents"]]
+    certificate = account["certificate"]
+    if certificate and "at_best" in certificate:
+        certificate = certificate | {"if_undecided_hold": certificate["at_best"]}
+    return account | {"latents": latents, "certificate": certificate}
+
+
 class _UnknownError(Exception):
     """A class that is not among the estimators of this library."""
 
@@ -110,12 +148,15 @@ def _built(header: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str
     known = getattr(identifiable, name, None) if isinstance(name, str) and name in identifiable.__all__ else None
     if not (isinstance(known, type) and issubclass(known, BaseEstimator)):
         raise _UnknownError(repr(name))
-    parameters = {k: _decode(v, tensors) for k, v in header["parameters"].items()}
+    parameters = {_PARAMETERS.get(k, k): _decode(v, tensors) for k, v in header["parameters"].items()}
+    if parameters.get("flow") == "bent":
+        parameters["flow"] = "softplus"
     model: Any = known(**parameters)
     if "device" in parameters:
         model.device = device
     modules = {}
-    for attribute, value in header["fitted"].items():
+    for written, value in header["fitted"].items():
+        attribute = _FITTED.get(written, written)
         if isinstance(value, dict) and "module" in value:
             modules[attribute] = value["module"]
         elif isinstance(value, dict) and "estimator" in value:
@@ -170,5 +211,8 @@ def _decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
         return np.array(value["strings"], dtype=object)
     if "words" in value:
         return {k: _decode(v, tensors) for k, v in value["words"].items()}
-    fields = {k: _decode(v, tensors) for k, v in value.items() if k != "result"}
-    return _RESULTS[value["result"]](**fields)
+    name = str(value["result"])
+    name = _CLASSES.get(name, name)
+    new = _FIELDS.get(name, {})
+    fields = {new.get(str(k), str(k)): _decode(v, tensors) for k, v in value.items() if k != "result"}
+    return _RESULTS[name](**fields)

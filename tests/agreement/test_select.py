@@ -28,11 +28,11 @@ from identifiable import (
     SegmentUnmixing,
     SparseUnmixing,
     Stability,
-    agreement_of_halves,
     choose,
     load,
     persist,
     save,
+    split_half_agreement,
     stability,
 )
 from identifiable.data import make_pdgmm, make_segments
@@ -130,7 +130,7 @@ def noise():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_identified_latents_come_back_from_other_rows(seed):
     sample = affine(seed)
-    halves = agreement_of_halves(SparseUnmixing(5), sample.x, random_state=seed)
+    halves = split_half_agreement(SparseUnmixing(5), sample.x, random_state=seed)
     assert halves.score > 0.999
     assert halves.status == "stable"
     assert halves.correlations.shape == (5,)
@@ -146,12 +146,12 @@ def test_identified_latents_come_back_from_other_rows(seed):
 @pytest.mark.filterwarnings("ignore")
 def test_isotropic_noise_is_unstable(estimator, seed):
     x = np.random.default_rng(seed).normal(size=(1000, 5))
-    assert agreement_of_halves(estimator, x, random_state=seed).status == "unstable"
+    assert split_half_agreement(estimator, x, random_state=seed).status == "unstable"
 
 
 def test_the_score_is_the_mcc_of_the_held_out_rows(seen, noise):
     noise[:, 0] = np.arange(400)
-    halves = agreement_of_halves(Probe(), noise, random_state=0)
+    halves = split_half_agreement(Probe(), noise, random_state=0)
     held = noise[seen[1][0]]
     one, other = (model.transform(held) for model in halves.models)
     assert halves.score == pytest.approx(mcc(one, other)) == pytest.approx(1)
@@ -161,7 +161,7 @@ def test_the_score_is_the_mcc_of_the_held_out_rows(seen, noise):
 def test_halves_are_disjoint_and_neither_sees_the_held_out_rows(seen, rows, held):
     x = np.random.default_rng(0).normal(size=(rows, 2))
     x[:, 0] = np.arange(rows)
-    agreement_of_halves(Probe(2), x, random_state=1)
+    split_half_agreement(Probe(2), x, random_state=1)
     (a, b), compared = seen
     assert np.array_equal(np.sort(np.concatenate([a, b, compared[0]])), np.arange(rows))
     assert len(compared[0]) == held
@@ -183,14 +183,14 @@ def test_latents_one_half_lacks_count_as_zero(noise):
             self.width = 3 + self.random_state % 2
             return super().fit(X)
 
-    found = agreement_of_halves(Uneven(), noise, random_state=0)
+    found = split_half_agreement(Uneven(), noise, random_state=0)
     assert found.score == pytest.approx(3 / 4)
     assert sorted(np.abs(found.correlations).round(6)) == [0, 1, 1, 1]
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_latents_that_are_not_finite_agree_with_none(noise):
-    assert agreement_of_halves(Infinite(), noise, random_state=0).score == 0
+    assert split_half_agreement(Infinite(), noise, random_state=0).score == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -279,7 +279,7 @@ def test_failures_are_listed(noise):
 def test_a_frame_gives_what_its_array_gives():
     x = affine(0).x
     frame = pd.DataFrame(x, columns=list("abcde"), index=np.arange(len(x))[::-1])
-    of_frame, of_array = (agreement_of_halves(SparseUnmixing(5), X, random_state=0) for X in (frame, x))
+    of_frame, of_array = (split_half_agreement(SparseUnmixing(5), X, random_state=0) for X in (frame, x))
     assert of_frame.score == of_array.score
     assert list(of_frame.models[0].feature_names_in_) == list("abcde")
     choice = choose([PrincipalComponents(5), SparseUnmixing(5)], frame, random_state=0)
@@ -301,7 +301,7 @@ def test_an_estimator_that_refuses_other_coordinates_is_judged_by_its_halves(noi
 
 
 def test_seeds_inside_a_pipeline_differ():
-    halves = agreement_of_halves(make_pipeline(StandardScaler(), Rotation()), affine(0).x, random_state=0)
+    halves = split_half_agreement(make_pipeline(StandardScaler(), Rotation()), affine(0).x, random_state=0)
     seeds = [model.get_params()["rotation__random_state"] for model in halves.models]
     assert seeds[0] != seeds[1]
     assert halves.status == "unstable"
@@ -311,14 +311,14 @@ def test_the_same_random_state_gives_the_same_result(noise):
     candidates = {"rotation": Rotation(), "PCA": PrincipalComponents(3), "fixed": Fixed()}
     one, two = (choose(candidates, noise, random_state=3) for _ in range(2))
     pd.testing.assert_frame_equal(one.table.drop(columns="seconds"), two.table.drop(columns="seconds"))
-    scores = [agreement_of_halves(Rotation(), noise, random_state=s).score for s in (3, 3, 4)]
+    scores = [split_half_agreement(Rotation(), noise, random_state=s).score for s in (3, 3, 4)]
     assert scores[0] == scores[1] != scores[2]
 
 
 def test_candidates_are_left_unfitted(noise):
     estimator = Fixed(random_state=7)
     choose([estimator], noise)
-    agreement_of_halves(estimator, noise)
+    split_half_agreement(estimator, noise)
     assert not hasattr(estimator, "axes_")
     assert estimator.random_state == 7
 
@@ -328,7 +328,7 @@ def test_a_list_is_named_by_what_it_prints(noise):
     assert set(names) == {"Fixed(width=3)", "Fixed()", "Fixed() #3"}
 
 
-@pytest.mark.parametrize("call", [lambda x: agreement_of_halves(Fixed(), x), lambda x: choose([Fixed()], x)])
+@pytest.mark.parametrize("call", [lambda x: split_half_agreement(Fixed(), x), lambda x: choose([Fixed()], x)])
 @pytest.mark.parametrize("shape", [(99, 3), (0, 3), (500,), (200, 3, 2)])
 def test_too_few_rows_are_refused(call, shape):
     with pytest.raises(DataError, match=r"at least 100 rows, so that ten can be held out; got shape .* Pass more rows"):
@@ -341,13 +341,13 @@ def test_no_candidates_are_refused(noise):
 
 
 def test_the_truth_is_never_asked_for():
-    assert list(signature(agreement_of_halves).parameters) == ["estimator", "X", "u", "random_state"]
+    assert list(signature(split_half_agreement).parameters) == ["estimator", "X", "u", "random_state"]
     assert list(signature(choose).parameters) == ["candidates", "X", "u", "random_state"]
     assert list(signature(stability).parameters) == ["runs", "X", "distances", "random_state"]
 
 
 def test_what_is_printed_says_what_agreement_is_not(noise):
-    assert "necessary for recovery, not sufficient" in repr(agreement_of_halves(Fixed(), noise))
+    assert "necessary for recovery, not sufficient" in repr(split_half_agreement(Fixed(), noise))
     printed = repr(choose({"a": Fixed(), "b": Twin()}, noise))
     assert "Choice('a'; tied with 'b'; agreement is necessary for recovery, not sufficient)" in printed
     assert "nan" not in printed.lower()
@@ -370,14 +370,14 @@ def test_what_fit_needs_beside_x_goes_along_row_by_row():
     """With u, SegmentUnmixing finds the latents on both halves; with a shuffled u there is nothing to find."""
     s = make_segments(4000, segments=8, n=3, layers=1, random_state=0)
     names = np.array(list("abcdefgh"))[s.u]
-    assert agreement_of_halves(SegmentUnmixing(3), s.x, names, random_state=0).score > 0.99
+    assert split_half_agreement(SegmentUnmixing(3), s.x, names, random_state=0).score > 0.99
     shuffled = np.random.default_rng(0).permutation(names)
-    assert agreement_of_halves(SegmentUnmixing(3), s.x, shuffled, random_state=0).score < 0.99
+    assert split_half_agreement(SegmentUnmixing(3), s.x, shuffled, random_state=0).score < 0.99
     frame = pd.DataFrame({"segment": names})
     choice = choose({"segments": SegmentUnmixing(3), "PCA": PrincipalComponents(3)}, s.x, frame, random_state=0)
     assert choice.best == "segments"
     with pytest.raises(DataError, match="X has 4000, u has 3999"):
-        agreement_of_halves(SegmentUnmixing(3), s.x, names[1:])
+        split_half_agreement(SegmentUnmixing(3), s.x, names[1:])
 
 
 # -- agreement between runs -------------------------------------------------------
@@ -608,7 +608,7 @@ def test_what_cannot_be_compared_is_refused(noise):
         SegmentUnmixing(2, n_restarts=3),
         SparseUnmixing(2, n_restarts=3, max_rounds=1),
         VAE(2, n_restarts=3, max_steps=5, verbose=0),
-        PDGMM(2, n_restarts=3, max_steps=5, verbose=0, depth=2, batch_size=32, long=False),
+        PDGMM(2, n_restarts=3, max_steps=5, verbose=0, depth=2, batch_size=32, extended=False),
     ],
     ids=lambda e: type(e).__name__,
 )

@@ -11,7 +11,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from identifiable import DataError, Identify, OutOfTimeError, load, save
 from identifiable.auto.identify import Units
-from identifiable.auto.search import FAMILIES, Asked, Search, Tried, pick
+from identifiable.auto.search import FAMILIES, Candidate, Search, SearchOptions, pick
 from identifiable.data import load_digits, make_gmm, make_pdgmm, make_segments
 from identifiable.metrics import mcc
 from identifiable.training import Plan, minimise, time_limit
@@ -35,9 +35,9 @@ def test_an_affine_mixture_of_latents_that_rest_is_seen_at_once(sparse, found):
     assert type(model.model_).__name__ == "SparseUnmixing"
     assert model.verdict_ == "identified"
     assert model.n_latents_ == 3
-    assert {t.verdict for t in model.trust_} == {"stable"}
+    assert {t.verdict for t in model.latent_reports_} == {"stable"}
     assert mcc(sparse.z, model.transform(frame)) > 0.999
-    assert not any(t.name in ("PDGMM", "GMMFlow") for t in model.tried_)
+    assert not any(t.name in ("PDGMM", "GMMFlow") for t in model.candidates_)
     assert any("3 of 3 latents rest exactly on flats" in reason for reason in model.reasons_)
 
 
@@ -48,7 +48,7 @@ def test_a_column_of_noise_beside_it_changes_nothing(sparse):
     assert type(model.model_).__name__ == "SparseUnmixing"
     found = np.abs(np.corrcoef(sparse.z.T, model.transform(x).T)[:3, 3:]).max(1)
     assert found.min() > 0.999
-    assert sorted(t.verdict for t in model.trust_).count("stable") >= 3
+    assert sorted(t.verdict for t in model.latent_reports_).count("stable") >= 3
     assert any("3 of 4 latents rest exactly on flats" in reason for reason in model.reasons_)
 
 
@@ -64,7 +64,7 @@ def test_what_a_latent_is_tied_to_is_its_effect(found):
     model, frame = found
     z = model.transform(frame)
     low, high = np.quantile(z, [0.1, 0.9], axis=0)
-    for i, trust in enumerate(model.trust_):
+    for i, trust in enumerate(model.latent_reports_):
         assert list(trust.columns) == sorted(trust.columns, key=lambda name: -abs(trust.columns[name]))
         step = np.median(z, axis=0)[None].repeat(2, 0)
         step[:, i] = low[i], high[i]
@@ -85,9 +85,13 @@ def test_saved_and_loaded_it_is_the_same(found, tmp_path):
     save(model, tmp_path / "m.safetensors")
     again = load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(again.transform(frame), model.transform(frame))
-    assert repr(again.trust_) == repr(model.trust_)  # NaN is no number to compare
-    assert (again.reasons_, again.verdict_, again.expected_) == (model.reasons_, model.verdict_, model.expected_)
-    assert [t.name for t in again.tried_] == [t.name for t in model.tried_]
+    assert repr(again.latent_reports_) == repr(model.latent_reports_)  # NaN is no number to compare
+    assert (again.reasons_, again.verdict_, again.expected_mcc_) == (
+        model.reasons_,
+        model.verdict_,
+        model.expected_mcc_,
+    )
+    assert [t.name for t in again.candidates_] == [t.name for t in model.candidates_]
     assert again.certificate_.level == model.certificate_.level
 
 
@@ -97,7 +101,7 @@ def test_gaussian_noise_has_nothing_to_identify():
     x = rng.normal(size=(800, 3)) @ rng.normal(size=(3, 3))
     model = Identify(seconds=8, **QUIET).fit(x)
     assert model.verdict_ == "nothing identifiable"
-    assert {t.verdict for t in model.trust_} == {"unstable"}
+    assert {t.verdict for t in model.latent_reports_} == {"unstable"}
     assert model.fit_status_ == "unstable"
     assert any("a Gaussian has no axes" in reason for reason in model.reasons_)
 
@@ -146,7 +150,7 @@ def test_logarithms_are_taken_and_undone():
 
 
 def tried(name, gain, agreement=0.99, *, linear=False):
-    return Tried(name, "", linear, False, gain, 0.01, agreement)
+    return Candidate(name, "", linear, False, gain, 0.01, agreement)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +216,7 @@ def test_without_a_time_limit_a_fit_is_deterministic():
     x = make_pdgmm(600, n=2, layers=1, random_state=0).x
     one, two = (Identify(seconds=None, model="FactorialUnmixing", **QUIET).fit(x) for _ in range(2))
     np.testing.assert_array_equal(one.transform(x), two.transform(x))
-    assert repr(one.trust_) == repr(two.trust_)  # NaN where there is no rival
+    assert repr(one.latent_reports_) == repr(two.latent_reports_)  # NaN where there is no rival
 
 
 def test_too_few_rows_are_refused(sparse):
@@ -232,7 +236,7 @@ def wide():
 
 def test_where_stability_breaks_is_the_number_of_latents(wide):
     z, x = wide
-    model = Identify(model="FactorialUnmixing", alike=True, n_restarts=2, **QUIET).fit(x)
+    model = Identify(model="FactorialUnmixing", common_scale=True, n_restarts=2, **QUIET).fit(x)
     assert model.n_latents_ in (2, 3)  # one Gaussian direction beside the two can be told from them
     assert "fall nowhere by much" in model.reasons_[0]
     found = np.abs(np.corrcoef(z.T, model.transform(x).T)[:2, 2:])
@@ -243,7 +247,7 @@ def test_where_stability_breaks_is_the_number_of_latents(wide):
 @pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 def test_the_number_of_latents_is_a_matter_of_the_table_not_of_the_seed(wide, monkeypatch):
     monkeypatch.setattr("identifiable.auto.search.NUMBERS", (2, 4))
-    asked = Asked(None, "auto", 2, "cpu", 0)
+    asked = SearchOptions(None, "auto", 2, "cpu", 0)
     searches = [Search(asked, wide[1], None, seed, seconds=600) for seed in (1, 2)]
     numbers = [search._agreements([FAMILIES[1]]) for search in searches]
     assert numbers[0] == numbers[1]
@@ -256,25 +260,25 @@ def test_a_projection_that_other_rows_turn_is_not_stable():
     rng = np.random.default_rng(0)
     side = rng.choice([0, 1], size=(1000, 16))
     z = 3.0 * side + np.where(side, 0.2, 0.8) * rng.normal(size=(1000, 16))
-    model = Identify(2, model="FactorialUnmixing", alike=True, **QUIET).fit(z / z.std(0))
-    assert max(t.halves for t in model.trust_) < 0.9
-    assert [t.verdict for t in model.trust_] == ["unstable"] * 2
+    model = Identify(2, model="FactorialUnmixing", common_scale=True, **QUIET).fit(z / z.std(0))
+    assert max(t.split_half_agreement for t in model.latent_reports_) < 0.9
+    assert [t.verdict for t in model.latent_reports_] == ["unstable"] * 2
 
 
 def test_what_is_foretold_is_what_another_run_shows():
     x = load_digits().x
     x = x[:, x.std(0) > 0]
     new, rows = np.split(np.random.default_rng(0).permutation(len(x)), [len(x) // 5])
-    options = {"model": "FactorialUnmixing", "alike": True, "n_restarts": 2, "verbose": 0}
+    options = {"model": "FactorialUnmixing", "common_scale": True, "n_restarts": 2, "verbose": 0}
     one, other = (Identify(2, **options, random_state=seed).fit(x[rows]) for seed in (3, 4))
     found = mcc(one.transform(x[new]), other.transform(x[new]))
-    assert max(abs(one.expected_ - found), abs(other.expected_ - found)) < 0.05
+    assert max(abs(one.expected_mcc_ - found), abs(other.expected_mcc_ - found)) < 0.05
 
 
 def test_a_projection_is_not_unbent(wide):
     """Of the first directions of many only linear models are tried, and models of all columns."""
-    model = Identify(2, alike=True, seconds=5, **QUIET).fit(wide[1])
-    assert {t.name for t in model.tried_} == {"SparseUnmixing", "FactorialUnmixing", "VaDE"}
+    model = Identify(2, common_scale=True, seconds=5, **QUIET).fit(wide[1])
+    assert {t.name for t in model.candidates_} == {"SparseUnmixing", "FactorialUnmixing", "VaDE"}
     assert any("a projection, which may fold" in reason for reason in model.reasons_)
     assert model.units_.vectors.shape == (16, 2)
 
@@ -282,25 +286,25 @@ def test_a_projection_is_not_unbent(wide):
 def test_a_model_of_all_columns(wide, monkeypatch):
     vade = replace(FAMILIES[-1], steps=lambda n: {"pretrain_steps": 100, "max_steps": 100})
     monkeypatch.setattr("identifiable.auto.search.FAMILIES", (vade,))
-    model = Identify(2, model="VaDE", alike=True, n_restarts=1, **QUIET).fit(wide[1])
+    model = Identify(2, model="VaDE", common_scale=True, n_restarts=1, **QUIET).fit(wide[1])
     assert model.transform(wide[1]).shape == (1200, 2)
     assert 2 < model.units_.vectors.shape[1] <= 16
-    assert np.isfinite(model.tried_[0].gain)
+    assert np.isfinite(model.candidates_[0].gain)
 
 
 def test_columns_that_few_rows_use_do_not_stop_a_fit(wide):
     """They may be constant in a half of the rows; coordinates along principal directions are not."""
     rare = np.zeros((1200, 1))
     rare[:2] = 1.0
-    model = Identify(2, model="FactorialUnmixing", alike=True, **QUIET).fit(np.c_[wide[1], rare])
-    assert np.isfinite([t.halves for t in model.trust_]).all()
+    model = Identify(2, model="FactorialUnmixing", common_scale=True, **QUIET).fit(np.c_[wide[1], rare])
+    assert np.isfinite([t.split_half_agreement for t in model.latent_reports_]).all()
 
 
 def test_columns_that_are_alike_keep_one_scale():
     x = np.random.default_rng(0).normal(size=(500, 3)) * [1, 2, 3]
     none = np.zeros(3, dtype=bool)
     np.testing.assert_allclose(Units.of(x, none).into(x).std(0), 1)
-    alike = Units.of(x, none, alike=True)
+    alike = Units.of(x, none, common_scale=True)
     np.testing.assert_allclose(alike.into(x).std(0) / x.std(0), 1 / alike.scale[0])
     np.testing.assert_allclose(alike.back(alike.into(x)), x)
 

@@ -38,7 +38,7 @@ def test_kinds_can_be_said_for_all_columns_or_for_each():
 
 def test_combinations_are_numbered_in_sorted_order():
     u = [("y", 2), ("x", 10), ("x", 9), ("y", 2), ("x", 10)]
-    a = Auxiliary.of(u, 5, kinds="categorical")
+    a = Auxiliary.of(u, 5, u_types="categorical")
     assert a.codes(u).tolist() == [2, 1, 0, 2, 1]
     assert a.labels == ("x, u2 9", "x, u2 10", "y, u2 2")
     np.testing.assert_allclose(a.weights, [0.2, 0.4, 0.4])
@@ -84,7 +84,7 @@ def test_several_measurements_are_clustered():
     """Four clouds that no single column separates; units do not matter."""
     which = np.arange(400) % 4
     u = (np.c_[which // 2, which % 2] + 0.01 * np.random.default_rng(0).normal(size=(400, 2))) * [1, 1000]
-    a = Auxiliary.of(u, 400, groups=4)
+    a = Auxiliary.of(u, 400, n_groups=4)
     codes = a.codes(u)
     assert len(set(zip(codes, which, strict=True))) == 4
     assert a.codes([(1.2, -100.0)]) == codes[2]
@@ -96,7 +96,7 @@ def test_several_measurements_are_clustered():
 def test_measurements_are_grouped_within_categories():
     rng = np.random.default_rng(0)
     u = pd.DataFrame({"cell": ["t", "b", "b", "b"] * 250, "dose": rng.uniform(size=1000)})
-    a = Auxiliary.of(u, 1000, groups=8)
+    a = Auxiliary.of(u, 1000, n_groups=8)
     assert a.n_groups == 8
     codes = a.codes(u)
     assert set(codes[u.cell == "b"]) == set(range(6))
@@ -107,7 +107,7 @@ def test_measurements_are_grouped_within_categories():
 
 def test_features_are_one_hot_and_standardised():
     u = pd.DataFrame({"t": [1.0, 2.0, 3.0, 6.0], "kind": ["b", "a", "c", "a"]})
-    features = Auxiliary.of(u, 4, groups=2).features(u)
+    features = Auxiliary.of(u, 4, n_groups=2).features(u)
     t = (u["t"] - 3) / np.sqrt(3.5)
     np.testing.assert_allclose(features, np.c_[[[0, 1, 0], [1, 0, 0], [0, 0, 1], [1, 0, 0]], t])
 
@@ -171,15 +171,15 @@ def test_a_constant_column_beside_others_does_no_harm():
         (["a", None] * 5, "auto", "missing, NaN or infinite"),
         ([1.0, 1j] * 5, "auto", "complex"),
         (["a", "b"] * 5, "continuous", "u is not of numbers: 'a' for instance. Use 'categorical'"),
-        ([0, 1] * 5, "discrete", "kinds must be 'auto', 'categorical', 'continuous'.*Got 'discrete'"),
+        ([0, 1] * 5, "discrete", "u_types must be 'auto', 'categorical', 'continuous'.*Got 'discrete'"),
         ([0, 1] * 5, ["auto", "auto"], r"each of the 1 column\(s\)"),
     ],
 )
 def test_bad_u_gets_one_clear_error(u, kinds, words):
     with pytest.raises(ValueError, match=words):
         Auxiliary.of(u, 10, kinds)
-    with pytest.raises(ValueError, match=r"groups must be an integer >= 2 or None\. Got 1"):
-        Auxiliary.of(np.arange(10), 10, groups=1)
+    with pytest.raises(ValueError, match=r"n_groups must be an integer >= 2 or None\. Got 1"):
+        Auxiliary.of(np.arange(10), 10, n_groups=1)
 
 
 def test_what_was_never_seen_is_named():
@@ -204,7 +204,7 @@ def test_what_was_never_seen_is_named():
 def test_categories_survive_a_file(levels, tmp_path):
     rng = np.random.default_rng(0)
     rows = pd.DataFrame({"a": pd.Series(levels * 100, dtype=object).to_numpy(), "t": rng.normal(size=200)})
-    model = SegmentUnmixing(random_state=0, kinds=("categorical", "auto")).fit(rng.normal(size=(200, 3)), rows)
+    model = SegmentUnmixing(random_state=0, u_types=("categorical", "auto")).fit(rng.normal(size=(200, 3)), rows)
     save(model, tmp_path / "m.safetensors")
     before, after = model.auxiliary_, load(tmp_path / "m.safetensors").auxiliary_
     assert after.categories == before.categories

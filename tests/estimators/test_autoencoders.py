@@ -212,8 +212,8 @@ def test_leaky_layers_are_a_sharp_flow_and_its_inverse(g, sharp):
         there, back = LeakyLayers(2, 3, 5).double(), LeakyLayers(2, 3, 5).double()
         x = rand(g, 2, 400, 3)
         torch.testing.assert_close(there(x), x)  # the identity, before
-        there.be(flow)
-        back.be(flow, inverse=True)
+        there.copy_from(flow)
+        back.copy_from(flow, inverse=True)
         t = there(x)
         torch.testing.assert_close(back(t), x)
         error = (t - flow(x)[0]).abs()
@@ -405,8 +405,8 @@ def test_bits_are_drawn_anew_at_every_step(model, images, monkeypatch):
     "model",
     [
         VAE(2, **QUICK),
-        VaDE(2, 3, start="autoencoder", pretrain_steps=5, **QUICK),
-        VaDE(2, 3, start="flow", pretrain_steps=5, **QUICK),
+        VaDE(2, 3, init="autoencoder", pretrain_steps=5, **QUICK),
+        VaDE(2, 3, init="flow", pretrain_steps=5, **QUICK),
         IVAE(2, **QUICK),
     ],
     ids=lambda m: f"{type(m).__name__}-{getattr(m, 'start', '')}",
@@ -431,7 +431,7 @@ def labelled(digits):
     ("net", "settings"),
     [
         (Dense((16,), (12, 8)), {"likelihood": "bernoulli"}),
-        (Dense((16,)), {"likelihood": "logistic", "posterior": "diagonal", "posterior_sees_u": False}),
+        (Dense((16,)), {"likelihood": "logistic", "posterior": "diagonal", "posterior_given_u": False}),
         ("convnet", {"likelihood": "logistic"}),
         (ConvNet(), {"likelihood": "bernoulli", "binarise": "draw"}),
         (ResNet(width=2), {"likelihood": "bernoulli", "binarise": "threshold"}),
@@ -464,7 +464,7 @@ def test_an_ivae_with_a_net_starts_at_random(start):
 def test_a_linear_start_of_pixels_is_at_their_means(labelled):
     x, u = labelled
     x = np.round(255 * 0.3 * x.reshape(120, -1)[:, [18, 19, 20, 27, 28, 35]]) / 255
-    model = IVAE(2, likelihood="logistic", start="linear", **QUICK | {"max_steps": 1, "hidden": (8,)}).fit(x, u)
+    model = IVAE(2, likelihood="logistic", init="linear", **QUICK | {"max_steps": 1, "hidden": (8,)}).fit(x, u)
     np.testing.assert_allclose(model.inverse_transform(np.zeros((1, 2)))[0], x.mean(0), atol=0.05)
 
 

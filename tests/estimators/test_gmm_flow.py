@@ -12,8 +12,8 @@ from identifiable.priors.mixture import MixtureBase, of_size
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 
-QUICK = {"n_restarts": 2, "n_components": 4, "depth": 4, "free_steps": 30, "max_steps": 30, "verbose": 0}
-FLOWS = ["leaky", "bent", "autoregressive"]
+QUICK = {"n_restarts": 2, "n_components": 4, "depth": 4, "full_covariance_steps": 30, "max_steps": 30, "verbose": 0}
+FLOWS = ["leaky", "softplus", "autoregressive"]
 
 
 def mixture(n=3, components=5, seed=0):
@@ -54,7 +54,7 @@ def test_units_change_the_density_by_the_jacobian(diagonal):
     z = torch.randn(2, 7, 3, generator=torch.Generator().manual_seed(0))
     scale, shift = torch.tensor([[2.0, 0.5, 1.0], [1.0, 3.0, 0.2]]), torch.randn(2, 3)
     before = base(z)
-    base.measure_in(scale, shift)
+    base.rescale(scale, shift)
     after = base(z * scale[:, None] + shift[:, None])
     torch.testing.assert_close(after, before - scale.log().sum(1)[:, None, None], rtol=1e-3, atol=1e-3)
 
@@ -144,7 +144,7 @@ def test_a_bent_mixture_is_unmixed_where_a_linear_map_is_not_enough():
     new = sample.source.sample(3000, random_state=1)
     linear = FactorialUnmixing(n_components=20, n_restarts=1, random_state=0).fit(sample.x)
     model = GMMFlow(n_components=20, n_restarts=2, depth=12, batch_size=512, random_state=0, verbose=0)
-    model.set_params(free_steps=500, max_steps=500).fit(sample.x)
+    model.set_params(full_covariance_steps=500, max_steps=500).fit(sample.x)
     assert mcc(new.z, model.transform(new.x)) > mcc(new.z, linear.transform(new.x)) + 0.05
     assert model.score(new.x) > linear.score(new.x) + 0.05
 
@@ -152,7 +152,9 @@ def test_a_bent_mixture_is_unmixed_where_a_linear_map_is_not_enough():
 def test_free_covariances_find_the_affine_class_and_claim_no_more():
     sample = make_gmm(6000, n=2, components=5, factorial=False, layers=3, slopes=0.3, random_state=0)
     bent = r2(sample.z, sample.x)
-    model = GMMFlow(n_components=8, n_restarts=2, depth=8, free_steps=400, max_steps=0, random_state=0, verbose=0)
+    model = GMMFlow(
+        n_components=8, n_restarts=2, depth=8, full_covariance_steps=400, max_steps=0, random_state=0, verbose=0
+    )
     model.fit(sample.x)
     assert model.module_.base.off is not None
     assert r2(sample.z, model.transform(sample.x)) > bent + 0.02
@@ -185,7 +187,7 @@ def test_components_are_as_many_as_there_are_clusters(components):
     ("options", "words"),
     [
         ({"flow": "spline"}, r"'flow' parameter of GMMFlow must be one of \('leaky', 'bent', 'autoregressive'\)"),
-        ({"free_steps": 0, "max_steps": 0}, "'max_steps' parameter"),
+        ({"full_covariance_steps": 0, "max_steps": 0}, "'max_steps' parameter"),
         ({"n_components": 0}, "'n_components' parameter of GMMFlow must be an integer >= 1 or None"),
         ({"depth": 1}, "'depth' parameter"),
         ({"learning_rate": 0}, "'learning_rate' parameter"),

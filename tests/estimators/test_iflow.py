@@ -278,7 +278,7 @@ def test_other_units_of_the_latents_change_the_prior_by_their_jacobian(family, t
     expected = prior.log_density(z, *prior(u))
     for _ in range(2):
         shift, unit = draw(2, 3) * (family == "gaussian"), draw(2, 3).exp()
-        prior.measure_in(shift, unit)
+        prior.rescale(shift, unit)
         z, expected = (z - shift[:, None]) / unit[:, None], expected + unit.log().sum(1, keepdim=True)
         torch.testing.assert_close(prior.log_density(z, *prior(u)), expected, rtol=0, atol=1e-9)
 
@@ -289,7 +289,7 @@ def test_other_units_of_the_latents_change_the_prior_by_their_jacobian(family, t
 def test_draws_follow_the_law_of_their_group(segments):
     _, x, u, model = segments
     z = np.stack([model.transform(model.sample(3000, u=g, random_state=g)) for g in range(16)])
-    np.testing.assert_allclose(z.std(1), model.law_.scales, rtol=0.25)
+    np.testing.assert_allclose(z.std(1), model.conditional_prior_.scales, rtol=0.25)
     np.testing.assert_allclose(z.mean(1), 0, atol=0.1)
     assert np.abs([np.corrcoef(rows.T)[0, 1] for rows in z]).max() < 0.08
     np.testing.assert_allclose(model.transform(model.sample(20_000, random_state=0)).std(0), 1, atol=0.1)
@@ -308,7 +308,7 @@ def test_draws_follow_the_law_of_their_group(segments):
 def test_draws_have_the_shape_of_their_family(family):
     _, _, model = short(family, "table")
     z = model.transform(model.sample(40_000, u=1, random_state=0))
-    np.testing.assert_allclose(z.mean(0), 0 if family == "laplace" else model.law_.means[1], atol=0.15)
+    np.testing.assert_allclose(z.mean(0), 0 if family == "laplace" else model.conditional_prior_.means[1], atol=0.15)
     z = (z - z.mean(0)) / z.std(0)
     np.testing.assert_allclose((z**4).mean(0), 6 if family == "laplace" else 3, rtol=0.1)
 
@@ -335,14 +335,14 @@ def test_draws_for_one_value_of_several_columns(columns):
 def test_changing_variances_are_certified(segments):
     z, x, u, model = segments
     certificate = model.certificate_
-    assert certificate.level == certificate.at_best == Level.PS
+    assert certificate.level == certificate.if_undecided_hold == Level.PS
     assert certificate.estimated
     assert [certificate[name].verdict for name in ("agreement", "values", "1.iii")] == ["holds"] * 3
-    assert model.law_.family == "variance"
-    assert model.law_.means.shape == (16, 2)
+    assert model.conditional_prior_.family == "variance"
+    assert model.conditional_prior_.means.shape == (16, 2)
     order = np.abs(np.corrcoef(z.T, model.transform(x).T)[:2, 2:]).argmax(1)
     true = np.stack([z[u == g].std(0) for g in range(16)]) / z.std(0)
-    np.testing.assert_allclose(model.law_.scales[:, order], true, rtol=0.15)
+    np.testing.assert_allclose(model.conditional_prior_.scales[:, order], true, rtol=0.15)
 
 
 def test_on_a_surface_the_noise_across_it_is_a_premise(surface):
@@ -375,10 +375,10 @@ def test_too_few_values_of_u(family, missing):
 
 def test_restarts_that_disagree_are_not_certified(segments):
     model = copy.copy(segments[3])
-    for score, status, at_best in ((0.5, "fails", Level.NONE), (0.93, "cannot tell", Level.PS)):
+    for score, status, if_undecided_hold in ((0.5, "fails", Level.NONE), (0.93, "cannot tell", Level.PS)):
         model.stability_ = Stability(np.array([[1, score], [score, 1]]))
         certificate = model.certificate_
-        assert (certificate.level, certificate.at_best) == (Level.NONE, at_best)
+        assert (certificate.level, certificate.if_undecided_hold) == (Level.NONE, if_undecided_hold)
         assert certificate["agreement"].verdict == status
         assert f"agree at {score:.2f}" in certificate["agreement"].sentence
     model.stability_ = Stability(np.ones((1, 1)))
@@ -392,9 +392,9 @@ def test_values_with_too_few_rows_are_left_out_of_the_law():
     u = np.where(np.arange(1200) < 10, 100 + np.arange(1200) % 2, s.u)
     model = IFlow(**BRIEF).fit(s.x, u)
     assert model.auxiliary_.n_groups == 14
-    assert model.law_.means.shape == (12, 2)
-    alone = IFlow(**BRIEF | {"max_steps": 5}, kinds="categorical").fit(s.x[:200], np.arange(200))
-    assert alone.law_ is None
+    assert model.conditional_prior_.means.shape == (12, 2)
+    alone = IFlow(**BRIEF | {"max_steps": 5}, u_types="categorical").fit(s.x[:200], np.arange(200))
+    assert alone.conditional_prior_ is None
     assert alone.certificate_.level == Level.NONE
     assert alone.certificate_["values"].verdict == "fails"
     assert np.isfinite(alone.score(s.x[:200], np.arange(200)))
@@ -414,7 +414,7 @@ def test_a_saved_model_comes_back(kind, request, tmp_path):
     np.testing.assert_array_equal(again.sample(4, value, random_state=0), model.sample(4, value, random_state=0))
     assert again.auxiliary_.labels == model.auxiliary_.labels
     for name in ("means", "scales", "weights", "counts", "bootstrap"):
-        np.testing.assert_array_equal(getattr(again.law_, name), getattr(model.law_, name))
+        np.testing.assert_array_equal(getattr(again.conditional_prior_, name), getattr(model.conditional_prior_, name))
     assert str(again.certificate_) == str(model.certificate_)
 
 
@@ -438,14 +438,14 @@ def test_no_value_of_u_is_held_out_altogether(seed):
         ({"n_latents": 4}, "own", "n_latents=4, rank=3, n_features=3"),
         ({"family": "cauchy"}, "own", "'family' parameter of IFlow must be 'auto' or one of"),
         ({"prior": "tree"}, "own", "'prior' parameter of IFlow must be 'auto', 'table' or 'net'"),
-        ({"kinds": 3}, "own", "'kinds' parameter of IFlow must be one of"),
-        ({"kinds": ["auto", "auto"]}, "own", r"each of the 1 column\(s\)"),
+        ({"u_types": 3}, "own", "'kinds' parameter of IFlow must be one of"),
+        ({"u_types": ["auto", "auto"]}, "own", r"each of the 1 column\(s\)"),
         ({"groups": 1}, "own", "'groups' parameter of IFlow must be an integer >= 2 or None. Got 1"),
         ({"depth": 1}, "own", "'depth' parameter of IFlow must be an integer >= 2"),
         ({"max_steps": 0}, "own", "'max_steps' parameter of IFlow must be an integer >= 1"),
         ({"batch_size": 1}, "own", "'batch_size' parameter of IFlow must be an integer >= 2"),
         ({"learning_rate": 0.0}, "own", "'learning_rate' parameter of IFlow must be a number > 0"),
-        ({"family": "gaussian", "kinds": "categorical"}, np.arange(300), "300 groups leave too few.*'variance'"),
+        ({"family": "gaussian", "u_types": "categorical"}, np.arange(300), "300 groups leave too few.*'variance'"),
     ],
 )
 def test_bad_input_gets_one_clear_error(options, u, words):

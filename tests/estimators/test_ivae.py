@@ -153,7 +153,7 @@ class Known:
     def __init__(self, seed, **settings):
         rng = np.random.default_rng(seed)
         self.x, self.u = rng.normal(size=(60, 4)) * [1, 2, 30, 0.1] + [0, 5, 0, 9], np.arange(60) % 3
-        start = {"hidden": (), "start": "random", "max_steps": 1, "n_restarts": 1}
+        start = {"hidden": (), "init": "random", "max_steps": 1, "n_restarts": 1}
         self.model = IVAE(2, family="gaussian", **QUICK | start | settings).fit(self.x, self.u)
         self.A, self.b, self.sigma = rng.normal(size=(2, 4)), rng.normal(size=4), rng.uniform(0.3, 0.8, size=4)
         self.means, self.scales = rng.normal(size=(3, 2)), rng.uniform(0.5, 2, size=(3, 2))
@@ -268,7 +268,7 @@ def test_training_reaches_the_likelihood_of_the_truth(seed):
     rng = np.random.default_rng(seed)
     scales, A, u = rng.uniform(0.3, 2, size=(6, 2)), rng.normal(size=(2, 4)), np.arange(6000) % 6
     x = (rng.normal(size=(6000, 2)) * scales[u]) @ A + 0.3 * rng.normal(size=(6000, 4))
-    model = IVAE(family="variance", **SMALL | {"hidden": (), "start": "linear"}).fit(x[:4000], u[:4000])
+    model = IVAE(family="variance", **SMALL | {"hidden": (), "init": "linear"}).fit(x[:4000], u[:4000])
     laws = [multivariate_normal(np.zeros(4), (A.T * s**2) @ A + 0.09 * np.eye(4)) for s in scales]
     best = np.mean([laws[k].logpdf(row) for row, k in zip(x[4000:], u[4000:], strict=True)])
     assert best - 0.05 < model.score(x[4000:], u[4000:]) < best + 0.01
@@ -283,7 +283,7 @@ def test_the_family_that_was_drawn_from_is_the_likelier(drawn):
     u = np.arange(6000) % 6
     x = (getattr(rng, drawn)(size=(6000, 2)) * rng.uniform(0.3, 2, size=(6, 2))[u]) @ rng.normal(size=(2, 4))
     x += 0.1 * rng.normal(size=(6000, 4))
-    settings = SMALL | {"hidden": (), "start": "linear", "max_steps": 300}
+    settings = SMALL | {"hidden": (), "init": "linear", "max_steps": 300}
     score = {f: IVAE(family=f, **settings).fit(x[:4000], u[:4000]).score(x[4000:], u[4000:]) for f in FAMILIES}
     assert (score["laplace"] > score["variance"] + 0.02) == (drawn == "laplace")
     assert (score["variance"] > score["laplace"] + 0.02) == (drawn == "normal")
@@ -437,7 +437,7 @@ def test_several_columns_of_u(segments):
     by_rows = IVAE(**QUICK).fit(segments.x, rows)
     np.testing.assert_array_equal(by_rows.transform(segments.x), model.transform(segments.x))
     np.testing.assert_array_equal(model.score_samples(segments.x, rows), model.score_samples(segments.x, u))
-    table = IVAE(prior="table", groups=6, **QUICK).fit(segments.x, u)
+    table = IVAE(prior="table", n_groups=6, **QUICK).fit(segments.x, u)
     assert table.module_.prior.log_scales.shape == (1, table.auxiliary_.n_groups, 2)
 
 
@@ -447,7 +447,7 @@ def test_a_net_learns_how_the_scales_change_with_a_continuous_u():
     true = np.stack([np.sin(2 * np.pi * t), np.cos(2 * np.pi * t)], axis=1)  # log-scales
     z = rng.normal(size=(3000, 2)) * np.exp(true)
     x = z @ rng.normal(size=(2, 3)) + 0.05 * rng.normal(size=(3000, 3))
-    model = IVAE(**SMALL | {"start": "linear", "max_steps": 300, "hidden": (16,)}).fit(x, t)
+    model = IVAE(**SMALL | {"init": "linear", "max_steps": 300, "hidden": (16,)}).fit(x, t)
     assert not model.table_
     assert mcc(z, model.transform(x)) > 0.97
     grid = np.linspace(0, 1, 50)
@@ -462,7 +462,7 @@ def test_a_net_learns_how_the_scales_change_with_a_continuous_u():
 def test_u_moves_the_latents_unless_the_posterior_does_not_see_it(segments):
     sees = IVAE(noise=0.5, **QUICK).fit(segments.x, segments.u)
     assert np.abs(sees.transform(segments.x, segments.u) - sees.transform(segments.x)).max() > 0.01
-    blind = IVAE(noise=0.5, posterior_sees_u=False, **QUICK).fit(segments.x, segments.u)
+    blind = IVAE(noise=0.5, posterior_given_u=False, **QUICK).fit(segments.x, segments.u)
     np.testing.assert_array_equal(blind.transform(segments.x, segments.u), blind.transform(segments.x))
     assert not np.allclose(blind.score_samples(segments.x, segments.u), blind.score_samples(segments.x))
 
@@ -474,7 +474,7 @@ def test_every_value_of_u_counts_however_few_its_rows(segments):
     for seed in range(4):
         model = IVAE(**QUICK | {"random_state": seed, "max_steps": 2}).fit(segments.x, u)
         assert np.isfinite(model.transform(segments.x, u)).all()
-        assert model.law_.means.shape == (5, 2)
+        assert model.conditional_prior_.means.shape == (5, 2)
 
 
 def test_tiny_data():
@@ -606,17 +606,17 @@ def test_enough_segments_identify_every_latent(fitted):
     assert "premise" in certificate["mixing"].sentence
     assert certificate["agreement"].verdict == "holds"
     assert certificate["1.i"].verdict == "holds"
-    assert model.law_.means.shape == (12, 2)
+    assert model.conditional_prior_.means.shape == (12, 2)
 
 
 def test_restarts_that_disagree_identify_nothing(fitted):
     _, model = fitted[0]
     model = copy.deepcopy(model)
     model.stability_ = Stability(np.array([[1.0, 0.5], [0.5, 1.0]]))
-    assert (model.certificate_.level, model.certificate_.at_best) == (Level.NONE, Level.NONE)
+    assert (model.certificate_.level, model.certificate_.if_undecided_hold) == (Level.NONE, Level.NONE)
     assert model.certificate_["agreement"].verdict == "fails"
     model.stability_ = Stability(np.ones((1, 1)))
-    assert (model.certificate_.level, model.certificate_.at_best) == (Level.NONE, Level.PS)
+    assert (model.certificate_.level, model.certificate_.if_undecided_hold) == (Level.NONE, Level.PS)
 
 
 @pytest.mark.parametrize(("family", "more"), [("variance", 1), ("gaussian", 3)])
@@ -630,8 +630,8 @@ def test_too_few_segments_are_counted(family, more):
 
 def test_too_few_rows_of_every_value_say_nothing():
     x = np.random.default_rng(0).normal(size=(60, 3))
-    model = IVAE(family="variance", kinds="categorical", **QUICK).fit(x, np.arange(60) // 5)
-    assert model.law_ is None
+    model = IVAE(family="variance", u_types="categorical", **QUICK).fit(x, np.arange(60) // 5)
+    assert model.conditional_prior_ is None
     assert model.certificate_["values"].sentence == "Too few rows per value."
 
 
@@ -653,7 +653,7 @@ def test_a_linear_start_is_that_of_segment_unmixing(likelihood):
     if likelihood != "gaussian":
         x = (rng.uniform(size=x.shape) < expit(x + 3 * np.eye(6)[3])).astype(float)
     settings = QUICK | {"max_steps": 1, "n_restarts": 1, "hidden": (16,)}
-    model = IVAE(likelihood=likelihood, start="linear", **settings).fit(x, u)
+    model = IVAE(likelihood=likelihood, init="linear", **settings).fit(x, u)
     linear = SegmentUnmixing(2, n_restarts=1, random_state=0).fit(x, u).transform(x)
     assert mcc(linear, model.transform(x)) > 0.99
     if likelihood != "categorical":
@@ -664,7 +664,7 @@ def test_a_linear_start_is_that_of_segment_unmixing(likelihood):
 def test_a_random_start_is_another(segments):
     settings = QUICK | {"max_steps": 1, "hidden": (16,)}
     linear = SegmentUnmixing(2, n_restarts=1, random_state=0).fit(segments.x, segments.u).transform(segments.x)
-    model = IVAE(start="random", **settings).fit(segments.x, segments.u)
+    model = IVAE(init="random", **settings).fit(segments.x, segments.u)
     assert mcc(linear, model.transform(segments.x)) < 0.97
     assert model.fit_status_ == "unstable"
 
@@ -743,7 +743,7 @@ def test_a_resumed_fit_equals_an_uninterrupted_one(segments, tmp_path, monkeypat
         interrupted.setattr(Run, "save", stopping)
         with pytest.raises(KeyboardInterrupt):
             model.fit(segments.x, segments.u)
-    for other in ({"batch_size": 65}, {"noise": 0.1}, {"posterior_sees_u": False}):
+    for other in ({"batch_size": 65}, {"noise": 0.1}, {"posterior_given_u": False}):
         with pytest.raises(DamagedFileError, match="belongs to another problem"):
             clone(model).set_params(**other).fit(segments.x, segments.u)
     monkeypatch.setattr(IFlow, "latents_of_restarts", None)
@@ -781,13 +781,13 @@ def test_a_second_fit_forgets_the_first(segments):
         ({"weights": (1, 1, 1, 1)}, r"'weights' parameter of IVAE must be None, or four numbers >= 0 and posterior="),
         ({"weights": (1, 1), "posterior": "diagonal"}, "four numbers"),
         ({"weights": (1, 1, -1, 1), "posterior": "diagonal"}, "four numbers >= 0"),
-        ({"start": "flow", "likelihood": "bernoulli"}, r"one of \('auto', 'linear', 'random'\) with likelihood='bern"),
-        ({"start": "warm"}, "'start' parameter of IVAE must be one of"),
+        ({"init": "flow", "likelihood": "bernoulli"}, r"one of \('auto', 'linear', 'random'\) with likelihood='bern"),
+        ({"init": "warm"}, "'start' parameter of IVAE must be one of"),
         ({"likelihood": "poisson"}, r"one of \('gaussian', 'bernoulli', 'logistic', 'categorical'\)"),
         ({"family": "cauchy"}, "'auto' or one of"),
         ({"prior": "tree"}, "'auto', 'table' or 'net'"),
         ({"posterior": "low rank"}, "'full' or 'diagonal'"),
-        ({"posterior_sees_u": 1}, "True or False"),
+        ({"posterior_given_u": 1}, "True or False"),
         ({"resolve": "yes"}, "True or False"),
         ({"noise": 0.0}, "None or a number > 0"),
         ({"hidden": 8}, "a sequence of positive layer widths"),
@@ -813,14 +813,14 @@ def test_one_value_of_u_is_refused(segments):
 def test_disagreeing_restarts_warn():
     noise = np.random.default_rng(0).normal(size=(300, 4))
     with pytest.warns(RecoveryWarning, match=r"IVAE: 2 restarts agree at 0\.\d\d only"):
-        IVAE(start="random", **QUICK).fit(noise, np.arange(300) % 3)
+        IVAE(init="random", **QUICK).fit(noise, np.arange(300) % 3)
 
 
 @pytest.mark.parametrize(("net", "narrow"), [("arch1", True), (None, False)])
 def test_an_image_weighs_more_than_u_from_the_start(net, narrow):
     """Else latents copy u, and stay there; a few bits do say less than u."""
     digits = load_digits()
-    model = IVAE(4, net=net, likelihood="bernoulli", start="random", **(QUICK | {"max_steps": 1}))
+    model = IVAE(4, net=net, likelihood="bernoulli", init="random", **(QUICK | {"max_steps": 1}))
     model.fit(digits.x, digits.u)
     x, u = torch.as_tensor(digits.x[None], dtype=torch.float32), model._u_tensor(digits.u, len(digits.x), CPU)[None]
     module = copy.deepcopy(model.module_).float()

@@ -35,7 +35,7 @@ def rand(g, *shape):
 
 def nets(g):
     """Random nets of two members with two facets."""
-    model = MFCVAE(5, (3, 4), facets=(2, 3), start="random", hidden=(6,), activation="tanh")
+    model = MFCVAE(5, (3, 4), facets=(2, 3), init="random", hidden=(6,), activation="tanh")
     model.n_features_in_, model.levels_, model.n_components_ = 4, (), (3, 4)
     made = model._build(2, g).double()
     with torch.no_grad():
@@ -88,9 +88,9 @@ def test_every_facet_has_as_many_components_as_it_is_given(x):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"start": "flow", "hidden": (8,)},
-        {"start": "autoencoder", "hidden": (8,), "bound": "factorised"},
-        {"start": "random", "net": Dense((8,), dropout=0.2, dropout_after=1)},
+        {"init": "flow", "hidden": (8,)},
+        {"init": "autoencoder", "hidden": (8,), "bound": "factorised"},
+        {"init": "random", "net": Dense((8,), dropout=0.2, dropout_after=1)},
     ],
     ids=["flow", "autoencoder", "random"],
 )
@@ -243,7 +243,7 @@ def test_the_certificate_looks_at_all_facets_together(fitted):
 
 def test_images_in_images_out_and_a_file(tmp_path):
     images = load_digits().x[:150].reshape(-1, 8, 8)
-    settings = QUICK | {"net": "convnet", "likelihood": "bernoulli", "binarise": "threshold", "start": "random"}
+    settings = QUICK | {"net": "convnet", "likelihood": "bernoulli", "binarise": "threshold", "init": "random"}
     model = MFCVAE(4, (3, 2), facets=2, progressive=True, **settings).fit(images)
     assert model.sample(3, facet=1, component=0, random_state=0).shape == (3, 8, 8)
     assert model.inverse_transform(model.transform(images)).shape == images.shape
@@ -299,7 +299,7 @@ def test_a_resumed_fit_opens_its_facets_where_it_stood(x, tmp_path, monkeypatch)
         ({"n_components": (3, 3, 3)}, r"or 2 of them\. Got \(3, 3, 3\)"),
         ({"n_components": (3, 0)}, r"or 2 of them\. Got \(3, 0\)"),
         ({"progressive": 1}, "True or False"),
-        ({"start": "flow"}, r"one of \('auto', 'autoencoder', 'linear', 'random'\) with several facets"),
+        ({"init": "flow"}, r"one of \('auto', 'autoencoder', 'linear', 'random'\) with several facets"),
         ({"posterior": "full"}, "'auto' or 'diagonal' with several facets"),
         ({"bound": "iwae"}, "'bound' parameter of MFCVAE must be one of"),
     ],

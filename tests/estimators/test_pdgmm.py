@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from identifiable import PDGMM, Level, RecoveryWarning, SparseUnmixing, load, save
-from identifiable.algorithms.spike_slab import goes_wrong, rest_again
+from identifiable.algorithms.spike_slab import needs_repair, repair
 from identifiable.data import make_gmm, make_pdgmm
 from identifiable.distributions.densities import LOG_2PI
 from identifiable.estimators.pdgmm import estimator as pdgmm
@@ -76,7 +76,7 @@ def test_draws_have_the_moments_of_the_data(bent):
 def test_score_is_a_density_in_the_units_of_the_data():
     """Scaling a column by c moves the log-density by -log c; a power of two leaves the rest as it is, bit for bit."""
     sample = make_pdgmm(1000, n=2, layers=1, random_state=0)
-    options = {"n_restarts": 1, "max_steps": 20, "depth": 3, "long": False, "random_state": 0, "verbose": 0}
+    options = {"n_restarts": 1, "max_steps": 20, "depth": 3, "extended": False, "random_state": 0, "verbose": 0}
     one = PDGMM(2, **options).fit(sample.x).score(sample.x)
     two = PDGMM(2, **options).fit(sample.x * [8.0, 1.0]).score(sample.x * [8.0, 1.0])
     assert one - two == pytest.approx(np.log(8), abs=1e-4)
@@ -85,7 +85,7 @@ def test_score_is_a_density_in_the_units_of_the_data():
 def test_more_columns_than_latents_and_more_latents_than_there_are():
     sample = make_pdgmm(2000, n=4, layers=1, random_state=0)
     wide = sample.x @ np.random.default_rng(0).normal(size=(4, 6))
-    model = PDGMM(5, n_restarts=2, max_steps=150, depth=4, long=False, random_state=0, verbose=0).fit(wide)
+    model = PDGMM(5, n_restarts=2, max_steps=150, depth=4, extended=False, random_state=0, verbose=0).fit(wide)
     z = model.transform(wide)
     assert z.shape == (2000, 5)
     assert model.unused_ == (4,)
@@ -98,7 +98,7 @@ def test_what_is_not_recovered_is_called_so():
     """Gaussian data have no latents to find: restarts disagree, a warning and the certificate say so."""
     x = np.random.default_rng(0).normal(size=(2000, 4))
     with pytest.warns(RecoveryWarning, match="agree at"):
-        model = PDGMM(4, n_restarts=3, max_steps=200, depth=4, long=False, random_state=0, verbose=0).fit(x)
+        model = PDGMM(4, n_restarts=3, max_steps=200, depth=4, extended=False, random_state=0, verbose=0).fit(x)
     assert model.certificate_.level == Level.NONE
     assert model.certificate_["agreement"].verdict == "fails"
 
@@ -141,7 +141,9 @@ def test_a_saved_full_mixture_comes_back(never_resting, tmp_path):
 def test_many_data_sets_are_fitted_in_one_batch():
     """Each copy has the latents of its own data set, be it alone in its shape or not."""
     samples = [make_pdgmm(rows, n=4, layers=2, random_state=seed) for rows, seed in ((1500, 2), (1500, 3), (1000, 4))]
-    models = PDGMM(4, max_steps=200, depth=4, long=False, random_state=0, verbose=0).fit_many([s.x for s in samples])
+    models = PDGMM(4, max_steps=200, depth=4, extended=False, random_state=0, verbose=0).fit_many(
+        [s.x for s in samples]
+    )
     found = np.array([[mcc(sample.z, model.transform(sample.x)) for model in models] for sample in samples])
     assert (np.diag(found) > 0.97).all()
     assert (found[~np.eye(3, dtype=bool)] < 0.9).all()
@@ -149,7 +151,7 @@ def test_many_data_sets_are_fitted_in_one_batch():
 
 def test_a_simulator_gives_endless_rows():
     sample = make_pdgmm(1000, n=2, layers=2, delta=1, random_state=0)
-    model = PDGMM(2, max_steps=200, depth=4, long=False, random_state=0, verbose=0).fit(sample.source)
+    model = PDGMM(2, max_steps=200, depth=4, extended=False, random_state=0, verbose=0).fit(sample.source)
     assert mcc(sample.z, model.transform(sample.x)) > 0.95
 
 
@@ -158,7 +160,7 @@ def test_columns_beyond_the_latents_are_predicted_from_them():
     rng = np.random.default_rng(0)
     sample = make_pdgmm(3000, n=3, layers=1, random_state=0)
     x = sample.x @ rng.normal(size=(3, 6)) + 0.2 * np.abs(sample.z) @ rng.normal(size=(3, 6))
-    model = PDGMM(3, max_steps=300, depth=4, long=False, random_state=0, verbose=0).fit(x)
+    model = PDGMM(3, max_steps=300, depth=4, extended=False, random_state=0, verbose=0).fit(x)
     z = model.transform(x)
     assert mcc(sample.z, z) > 0.98
     assert np.mean((x - model.inverse_transform(z)) ** 2) < 1e-3 * x.var()
@@ -182,7 +184,7 @@ def test_a_latent_seen_with_the_sum_of_all_is_found_again(noise):
     z = resting(20, rng, 3.0)
     mixed = z @ (np.eye(6) + 0.6 * np.outer(np.ones(6), np.eye(6)[2])) + noise * rng.normal(size=z.shape)
     assert abs(np.corrcoef(mixed[:, 2], z[:, 2])[0, 1]) < 0.9
-    rows = rest_again(mixed)
+    rows = repair(mixed)
     found = mixed @ rows[:, :6].T + rows[:, 6]
     assert mcc(z, found) > 0.995
     np.testing.assert_array_equal(np.delete(rows, 2, 0), np.delete(np.eye(6, 7), 2, 0))
@@ -190,11 +192,11 @@ def test_a_latent_seen_with_the_sum_of_all_is_found_again(noise):
 
 def test_latents_that_rest_alike_are_left_alone():
     z = resting(20, np.random.default_rng(2), 1.0)
-    np.testing.assert_array_equal(rest_again(z), np.eye(6, 7))
+    np.testing.assert_array_equal(repair(z), np.eye(6, 7))
     wrong = np.eye(6, 7)
     wrong[2, :6] = 1.0
-    assert not goes_wrong(z, np.eye(6, 7), wrong)
-    assert not goes_wrong(z, wrong, np.eye(6, 7)), "the other is likelier, and needs no second try"
+    assert not needs_repair(z, np.eye(6, 7), wrong)
+    assert not needs_repair(z, wrong, np.eye(6, 7)), "the other is likelier, and needs no second try"
 
 
 @pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
@@ -206,7 +208,7 @@ def test_noise_is_fitted_to_a_linear_start_that_goes_wrong(monkeypatch):
     job = model._prepare(x)
     found = []
     for wrong in (False, True):
-        monkeypatch.setattr(pdgmm, "goes_wrong", lambda *_, wrong=wrong: wrong)
+        monkeypatch.setattr(pdgmm, "needs_repair", lambda *_, wrong=wrong: wrong)
         rows = model._sparse(job.X, job.y, np.eye(4, 5), seed=3)
         found.append(job.y @ rows[:, :4].T + rows[:, 4])
         linear = SparseUnmixing(4, random_state=3, noisy=wrong).fit(job.X)
@@ -217,7 +219,7 @@ def test_noise_is_fitted_to_a_linear_start_that_goes_wrong(monkeypatch):
 def test_skewed_latents_are_not_bent_into_gaussians():
     """One-sided noise; under the exact mixture, which is Gaussian, the same data end at 0.93."""
     sample = make_pdgmm(5000, n=5, noise_law="exponential", random_state=5)
-    model = PDGMM(5, random_state=0, verbose=0, long=False).fit(sample.x)
+    model = PDGMM(5, random_state=0, verbose=0, extended=False).fit(sample.x)
     assert model.fit_status_ == "stable"
     assert mcc(sample.z, model.transform(sample.x)) > 0.95
     assert model.skewed_

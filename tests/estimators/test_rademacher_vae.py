@@ -159,7 +159,7 @@ def test_images_in_images_out(binarise):
 
 def test_no_theorem_is_claimed(model):
     found = model.certificate_
-    assert found.level == found.at_best == Level.NONE
+    assert found.level == found.if_undecided_hold == Level.NONE
     assert found["u"].verdict == "fails"
     assert found["agreement"].statistic == model.stability_.score
 

@@ -222,7 +222,7 @@ def test_stability_is_the_mean_over_positions(name, x, request):
 def test_no_theorem_is_claimed(name, request):
     model = request.getfixturevalue(name)
     found = model.certificate_
-    assert found.level == found.at_best == Level.NONE
+    assert found.level == found.if_undecided_hold == Level.NONE
     assert found["P1" if name == "model" else "prior"].verdict == "fails"
     assert found["agreement"].statistic == model.stability_.score
 

@@ -73,7 +73,7 @@ def test_rows_with_exact_covariances(n, groups):
     rng = np.random.default_rng(n)
     z, u = exact_rows(rng.uniform(0.5, 3, size=(groups, n)), 3 * n, rng)
     x = z @ rng.normal(size=(n, n)) + rng.normal(size=n)
-    model = SegmentUnmixing(n_restarts=2, random_state=0, kinds="categorical").fit(x, u)
+    model = SegmentUnmixing(n_restarts=2, random_state=0, u_types="categorical").fit(x, u)
     assert mcc(z, model.transform(x)) > 0.9999
 
 
@@ -224,7 +224,7 @@ def test_fewer_latents_than_columns(seed):
 def test_few_rows_per_value(values, rows, seed):
     """Down to one; the density generalises, better than without u."""
     s = make_segments(values * rows, segments=values, layers=1, random_state=seed)
-    model = SegmentUnmixing(random_state=seed, kinds="categorical").fit(s.x, s.u)
+    model = SegmentUnmixing(random_state=seed, u_types="categorical").fit(s.x, s.u)
     assert mcc(s.z, model.transform(s.x)) > 0.98
     fresh = s.source.sample(values * rows, random_state=seed + 100)
     assert model.score(fresh.x, fresh.u) > model.score(fresh.x)
@@ -305,7 +305,7 @@ def test_time_as_u(seed):
     assert model.auxiliary_.n_groups == 40
     assert mcc(z, model.transform(x)) > 0.99
     assert model.auxiliary_.labels[0] == "u in [0, 199]"
-    assert mcc(z, SegmentUnmixing(random_state=0, groups=12).fit(x, t / 1000).transform(x)) > 0.99
+    assert mcc(z, SegmentUnmixing(random_state=0, n_groups=12).fit(x, t / 1000).transform(x)) > 0.99
 
 
 @pytest.mark.parametrize(
@@ -317,9 +317,9 @@ def test_time_as_u(seed):
         ({}, np.where(np.arange(1000) == 5, np.nan, 1.0), "missing, NaN or infinite, the first in row 5"),
         ({"groups": 1}, "own", "'groups' parameter of SegmentUnmixing must be an integer >= 2 or None. Got 1"),
         ({"means": "maybe"}, "own", "'means' parameter of SegmentUnmixing must be True, False or 'auto'"),
-        ({"kinds": "discrete"}, "own", "kinds must be 'auto', 'categorical', 'continuous'"),
+        ({"u_types": "discrete"}, "own", "u_types must be 'auto', 'categorical', 'continuous'"),
         ({"n_latents": 4}, "own", "n_latents=4, rank=3, n_features=3"),
-        ({"means": True, "kinds": "categorical"}, np.arange(1000), "leave 0 degrees of freedom.*Set means=False"),
+        ({"means": True, "u_types": "categorical"}, np.arange(1000), "leave 0 degrees of freedom.*Set means=False"),
     ],
 )
 def test_bad_input_gets_one_clear_error(settings, u, words):

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 
 CPU = torch.device("cpu")
 QUICK = {"n_restarts": 2, "pretrain_steps": 10, "max_steps": 10, "batch_size": 32, "random_state": 0, "verbose": 0}
-TINY = QUICK | {"hidden": (8,), "start": "autoencoder"}
+TINY = QUICK | {"hidden": (8,), "init": "autoencoder"}
 SHORT = {"pretrain_steps": 150, "max_steps": 150, "batch_size": 128, "learning_rate": 0.01, "hidden": (32,)}
 
 
@@ -42,7 +42,7 @@ def rand(g, *shape):
 
 def nets(g, components=5, n=3, posterior="full"):
     """Random nets of one member, and a random mixture."""
-    model = VaDE(n, components, start="random", posterior=posterior, hidden=(6,), activation="tanh")
+    model = VaDE(n, components, init="random", posterior=posterior, hidden=(6,), activation="tanh")
     model.n_features_in_, model.levels_, model.n_components_ = 4, (), (components,)
     made = model._build(1, g).double()
     with torch.no_grad():
@@ -198,7 +198,7 @@ class Known:
     def __init__(self, seed, components=3):
         rng = np.random.default_rng(seed)
         self.x = rng.normal(size=(60, 4)) * [1, 2, 30, 0.1] + [0, 5, 0, 9]
-        settings = QUICK | {"hidden": (), "start": "random", "max_steps": 1, "n_restarts": 1, "posterior": "full"}
+        settings = QUICK | {"hidden": (), "init": "random", "max_steps": 1, "n_restarts": 1, "posterior": "full"}
         self.model = VaDE(2, components, **settings).fit(self.x)
         self.A, self.b, self.sigma = rng.normal(size=(2, 4)), rng.normal(size=4), rng.uniform(0.3, 0.8, size=4)
         self.weights = np.sort(rng.dirichlet(np.full(components, 3.0)))[::-1]
@@ -424,17 +424,17 @@ def x():
 
 
 def test_a_linear_start_is_at_the_principal_components(x):
-    settings = TINY | {"start": "linear", "pretrain_steps": 200, "max_steps": 1, "learning_rate": 0.01}
+    settings = TINY | {"init": "linear", "pretrain_steps": 200, "max_steps": 1, "learning_rate": 0.01}
     model = VaDE(2, 4, **settings).fit(x)
     white = PCA(2, whiten=True).fit_transform((x - x.mean(0)) / x.std(0))
     for z in model.latents_of_restarts(x):
         assert np.abs(np.corrcoef(z.T, white.T)[:2, 2:]).diagonal().min() > 0.98
         np.testing.assert_allclose(z.std(0), 1, atol=0.15)
-    with pytest.raises(DataError, match=r"n_latents=6, rank=5\. Lower n_latents, or use start='autoencoder'"):
-        VaDE(6, 4, **TINY | {"start": "linear"}).fit(x)
+    with pytest.raises(DataError, match=r"n_latents=6, rank=5\. Lower n_latents, or use init='autoencoder'"):
+        VaDE(6, 4, **TINY | {"init": "linear"}).fit(x)
     doubled = np.c_[x, x @ np.ones(5)]
     with pytest.raises(DataError, match="n_latents=6, rank=5"):
-        VaDE(6, 4, **TINY | {"start": "linear"}).fit(doubled)
+        VaDE(6, 4, **TINY | {"init": "linear"}).fit(doubled)
 
 
 def test_a_start_from_an_autoencoder_begins_with_its_mixture(x):
@@ -455,7 +455,9 @@ def test_a_flow_start_is_at_the_maps_and_the_mixture_of_the_flow(x):
     settings = QUICK | {"pretrain_steps": 20, "max_steps": 1, "learning_rate": 1e-6}
     model = VaDE(2, 4, hidden=(16,), **settings).fit(x)
     module = model._started(x, 5, CPU)
-    flow = GMMFlow(2, n_restarts=2, random_state=5, verbose=0, n_components=4, free_steps=20, max_steps=20).fit(x)
+    flow = GMMFlow(
+        2, n_restarts=2, random_state=5, verbose=0, n_components=4, full_covariance_steps=20, max_steps=20
+    ).fit(x)
     with torch.no_grad():
         found = module.encode(model._rows(x, CPU, np.float32).expand(2, -1, -1)).mean.numpy()
     for r, z in enumerate(flow.latents_of_restarts(x)):
@@ -480,7 +482,7 @@ def test_a_flow_that_failed_is_replaced_by_the_best(x, monkeypatch):
         return model
 
     monkeypatch.setattr(GMMFlow, "_train", failing)
-    model = VaDE(2, 4, **TINY | {"start": "flow", "n_restarts": 3}).fit(x)
+    model = VaDE(2, 4, **TINY | {"init": "flow", "n_restarts": 3}).fit(x)
     assert np.isfinite(model.restart_scores_).all()
     assert np.isfinite(model.latents_of_restarts(x)).all()
 
@@ -591,7 +593,7 @@ def test_a_file_gives_the_same_model(net, images, tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"start": "flow"},
+        {"init": "flow"},
         {"likelihood": "bernoulli", "binarise": "draw", "net": Dense((8,), dropout=0.2, dropout_after=1)},
         {"likelihood": "bernoulli", "net": "convnet", "n_restarts": 1},
     ],
@@ -636,14 +638,14 @@ def test_a_resumed_fit_equals_an_uninterrupted_one(settings, images, tmp_path, m
     ("settings", "words"),
     [
         ({"bound": "iwae"}, r"'bound' parameter of VaDE must be one of \('single-sample', 'factorised'\)\. Got 'iwae'"),
-        ({"start": "warm"}, r"'start' parameter of VaDE must be one of \('auto', 'flow', 'autoencoder', 'linear', 'r"),
-        ({"start": "flow", "likelihood": "bernoulli"}, "unless likelihood='gaussian'. Got 'flow' instead"),
+        ({"init": "warm"}, r"'start' parameter of VaDE must be one of \('auto', 'flow', 'autoencoder', 'linear', 'r"),
+        ({"init": "flow", "likelihood": "bernoulli"}, "unless likelihood='gaussian'. Got 'flow' instead"),
         ({"posterior": "low rank"}, "'auto', 'full' or 'diagonal'"),
         ({"first_beta": 0}, "a number > 0 or None"),
         ({"pretrain_steps": 0}, "an integer >= 1 or None"),
         ({"n_components": 0}, "'n_components' parameter of VaDE must be an integer >= 1"),
         ({"n_components": (3, 4)}, "'n_components' parameter of VaDE must be an integer >= 1"),
-        ({"n_latents": 9, "start": "flow"}, "n_latents=9, rank=5"),
+        ({"n_latents": 9, "init": "flow"}, "n_latents=9, rank=5"),
         ({"random_state": None, "checkpoint": "c"}, "an integer when checkpoint is given. Got None"),
     ],
 )
@@ -655,4 +657,4 @@ def test_bad_settings_get_one_clear_error(x, settings, words):
 def test_disagreeing_restarts_warn():
     noise = np.random.default_rng(0).normal(size=(300, 6))
     with pytest.warns(RecoveryWarning, match=r"VaDE: 2 restarts agree at 0\.\d\d only"):
-        VaDE(2, 3, **TINY | {"start": "random"}).fit(noise)
+        VaDE(2, 3, **TINY | {"init": "random"}).fit(noise)

@@ -14,13 +14,13 @@ from identifiable.experiments.papers import RECIPES, find
 from identifiable.experiments.recipe import BASELINES, FIRST_SEED, Cell, Record
 
 TINY = {
-    "PDGMM": {"max_steps": 4, "long": False, "depth": 2, "batch_size": 64, "n_restarts": 1},
+    "PDGMM": {"max_steps": 4, "extended": False, "depth": 2, "batch_size": 64, "n_restarts": 1},
     "TwoStage": {"hidden": (2,), "sparse_hidden": (2,), "max_steps": 3, "sparse_steps": 3, "batch_size": 64},
     "GroupedSparse": {"hidden": (2,), "max_steps": 3, "batch_size": 64},
-    "VaDE": {"start": "random", "n_components": 3, "max_steps": 3, "batch_size": 16, "n_restarts": 2},
+    "VaDE": {"init": "random", "n_components": 3, "max_steps": 3, "batch_size": 16, "n_restarts": 2},
     "MFCVAE": {"n_components": 3, "max_steps": 3, "pretrain_steps": 3, "batch_size": 16, "n_restarts": 2},
-    "GMMFlow": {"n_components": 3, "max_steps": 4, "free_steps": 2, "batch_size": 64, "n_restarts": 2},
-    "IVAE": {"start": "random", "max_steps": 3, "batch_size": 16, "n_restarts": 2},
+    "GMMFlow": {"n_components": 3, "max_steps": 4, "full_covariance_steps": 2, "batch_size": 64, "n_restarts": 2},
+    "IVAE": {"init": "random", "max_steps": 3, "batch_size": 16, "n_restarts": 2},
     "IFlow": {"max_steps": 3, "batch_size": 64, "n_restarts": 2},
     "VAE": {"max_steps": 3, "batch_size": 64},
     "BetaVAE": {"max_steps": 3, "batch_size": 64},
@@ -135,7 +135,7 @@ def test_what_a_recipe_states(recipe):
     trained = {name for name, method in recipe.methods.items() if "max_steps" in params_of(method)}
     assert trained <= set(recipe.smaller.params)  # --quick makes all of them smaller
     assert set(recipe.smaller.settings or ()) <= names
-    assert set(recipe.fewer) <= set(recipe.methods)
+    assert set(recipe.seeds_by_method) <= set(recipe.methods)
     for axis in recipe.axes:
         assert all(axis in s.values for s in recipe.settings), axis
     if recipe.name not in NO_BASELINE:

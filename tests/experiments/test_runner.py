@@ -32,7 +32,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 import fresh
 from identifiable import RecoveryWarning
 from identifiable.experiments.progress import Estimate
-from identifiable.experiments.recipe import Outcome, Record
+from identifiable.experiments.recipe import Measurement, Record
 from identifiable.experiments.runner import Together, collect, merge, read_records, run
 from run_helpers import cell, cells, dies_at, logged, note, noted, once_waits, pids
 
@@ -165,7 +165,7 @@ def test_metrics_that_are_not_finite(folder):
 
 
 def _not_finite(cell, device):
-    return Outcome({"nan": math.nan, "inf": -math.inf, "one": 1})
+    return Measurement({"nan": math.nan, "inf": -math.inf, "one": 1})
 
 
 def test_unicode_and_slashes_in_names(folder, log):
@@ -207,7 +207,7 @@ def _fails_at_1(log, cell, device):
     note(log, "start", cell.key, os.getpid())
     if cell.seed == 1:
         raise ValueError(f"no rank\nin '{HOME}/my data/x.csv' at {HOME}/y or /z, 1/2")
-    return Outcome({"one": 1.0})
+    return Measurement({"one": 1.0})
 
 
 class _Measure:
@@ -249,15 +249,15 @@ def _leaves(log, cell, device):
 def _returns_an_array(log, cell, device):
     import numpy as np
 
-    return Outcome({"one": 1.0}, {"table": np.ones(3)})
+    return Measurement({"one": 1.0}, {"table": np.ones(3)})
 
 
 def _returns_nan_in_an_array(log, cell, device):
-    return Outcome({"one": 1.0}, {"table": [math.nan]})
+    return Measurement({"one": 1.0}, {"table": [math.nan]})
 
 
 def _returns_words(log, cell, device):
-    return Outcome({"one": "high"})
+    return Measurement({"one": "high"})
 
 
 def _returns_nothing(log, cell, device):
@@ -313,7 +313,7 @@ def test_an_unknown_device_is_an_error_of_the_run_and_not_of_its_cells(folder, l
 def _warns(cell, device):
     warnings.warn("restarts disagree", RecoveryWarning, stacklevel=1)
     warnings.warn("overflow", RuntimeWarning, stacklevel=1)
-    return Outcome({})
+    return Measurement({})
 
 
 def test_warnings_inside_a_cell_are_not_seen(folder, recwarn):
@@ -354,7 +354,7 @@ def _odd(cell):
 
 def _all_at_once(log, cells, device):
     note(log, "together", "-".join(str(c.seed) for c in cells), os.getpid())
-    return [Outcome({"seed": float(c.seed), "count": float(len(cells))}) for c in cells]
+    return [Measurement({"seed": float(c.seed), "count": float(len(cells))}) for c in cells]
 
 
 def _not_at_once(log, cells, device):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from identifiable.flows.flows import AutoregressiveFlow, BentFlow, SmoothLeakyFlow, _BentLayers, _Layers
+from identifiable.flows.flows import AutoregressiveFlow, SmoothLeakyFlow, SoftplusFlow, _BentLayers, _Layers
 from identifiable.nets import select_member
 from identifiable.training import Anneal, Plan, minimise
 
@@ -76,7 +76,7 @@ def bent(flow, layer, h):
     return value, 1 + (r - 1) * torch.sigmoid(right) + (s - 1) * torch.sigmoid(left)
 
 
-every_flow = pytest.mark.parametrize("kind", [SmoothLeakyFlow, BentFlow])
+every_flow = pytest.mark.parametrize("kind", [SmoothLeakyFlow, SoftplusFlow])
 
 
 @every_flow
@@ -106,7 +106,7 @@ def test_one_activation_is_inverted_to_rounding_at_any_slope(log_slope):
 @pytest.mark.parametrize("log_slopes", [(0.0, 0.0), (3.0, -3.0), (-8.0, 8.0), (-8.0, -8.0), (8.0, 8.0)])
 @pytest.mark.parametrize("log_bend", [-4.0, 0.0, 4.0])
 def test_two_bends_are_inverted_to_rounding_at_any_slopes_all_rows_at_once(log_slopes, log_bend):
-    flow = single(BentFlow, log_slopes, log_bend)
+    flow = single(SoftplusFlow, log_slopes, log_bend)
     x = torch.cat([torch.linspace(-1e6, 1e6, 999), torch.linspace(-100, 100, 999), torch.linspace(-3, 3, 999)])
     x = x.double()[:, None]
     t, log_det = flow(x)
@@ -264,7 +264,7 @@ def test_far_out_two_bends_are_three_lines(slopes):
     """Slope s, then 1 and no shift, then r, and the lines meet at the bends -e and e."""
     e, (s, r) = 20.0, slopes
     h = torch.tensor([-50.0, -40.0, -1.0, 0.0, 1.0, 40.0, 50.0], dtype=torch.float64)
-    t, log_det = single(BentFlow, (math.log(s), math.log(r)), math.log(e))(h[:, None])
+    t, log_det = single(SoftplusFlow, (math.log(s), math.log(r)), math.log(e))(h[:, None])
     lines = h + (r - 1) * (h - e).clamp(min=0) - (s - 1) * (-h - e).clamp(min=0)
     torch.testing.assert_close(t[0, :, 0].detach(), lines, rtol=0, atol=1e-12)
     slope = torch.tensor([s, s, 1, 1, 1, r, r], dtype=torch.float64)
@@ -276,7 +276,7 @@ def test_two_bends_undo_what_saturates_on_both_sides_and_one_does_not():
     z = torch.linspace(-4, 4, 401, dtype=torch.float64)[:, None]
     x = torch.tanh(z) + 0.1 * z
     left = {}
-    for kind in (SmoothLeakyFlow, BentFlow):
+    for kind in (SmoothLeakyFlow, SoftplusFlow):
         flow = kind(1, 1, 2, start=torch.eye(1, dtype=torch.float64), rng=torch.Generator().manual_seed(0))
         optimiser = torch.optim.LBFGS(flow.parameters(), max_iter=300, line_search_fn="strong_wolfe")
 
@@ -288,8 +288,8 @@ def test_two_bends_undo_what_saturates_on_both_sides_and_one_does_not():
 
         optimiser.step(closure)
         left[kind] = closure().item() / z.square().mean().item()
-    assert left[BentFlow] < 0.01
-    assert left[BentFlow] < left[SmoothLeakyFlow] / 5
+    assert left[SoftplusFlow] < 0.01
+    assert left[SoftplusFlow] < left[SmoothLeakyFlow] / 5
 
 
 @every_flow

@@ -9,7 +9,6 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
-import fake_sweep
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from markupsafe import Markup
 from PIL import Image
 
+import fake_sweep
 from identifiable import files
 from identifiable.experiments.recipe import Method, Published, Setting
 from identifiable.report.experiment_figures import _panel, correlation, usual_values
@@ -24,7 +24,7 @@ from identifiable.report.experiment_page import summarise, sweep_page, write_rep
 from identifiable.report.experiment_shared import Sweep
 from identifiable.report.experiment_tables import tallies
 from identifiable.report.html import Page, Section
-from identifiable.report.svg import MARKERS, Look, Point, Scale, Series, heat_map, marker, plot, tag
+from identifiable.report.svg import MARKERS, MarkStyle, Point, Scale, Series, heat_map, marker, plot, tag
 from identifiable.report.table import Column, Entry, Row, Table
 
 HOSTILE = "<script>alert(1)</script>"
@@ -240,7 +240,7 @@ def test_a_panel_has_the_settings_that_differ_in_its_axis_alone(records):
 def test_points_lie_where_their_values_are():
     x, y = Scale(0, 10), Scale(0, 1)
     points = [Point(0, 0.0), Point(5, 0.5, 0.25), Point(10, 1.0)]
-    drawing = str(plot([Series("a", Look(), points)], x, y, label="", x_title="", y_title=""))
+    drawing = str(plot([Series("a", MarkStyle(), points)], x, y, label="", x_title="", y_title=""))
     (line,) = re.findall(r'<path d="M([^"]*)" class="line"', drawing)
     places = [tuple(map(float, place.split())) for place in line.split("L")]
     np.testing.assert_allclose(np.diff(places, axis=0)[0], np.diff(places, axis=0)[1], atol=0.11)

@@ -13,15 +13,21 @@ HOSTILE = "<script>alert(1)</script>"
 
 def account(verdicts=("stable", "doubtful", "unstable"), verdict="doubtful", column="mass"):
     latents = [
-        {"verdict": v, "again": 0.99, "halves": 0.5 if v == "unstable" else 0.97, "rests": None, "block": [i]}
-        | {"rivals": 0.98 if v == "stable" else None}
+        {
+            "verdict": v,
+            "seed_agreement": 0.99,
+            "split_half_agreement": 0.5 if v == "unstable" else 0.97,
+            "inactive_share": None,
+            "block": [i],
+        }
+        | {"alternative_agreement": 0.98 if v == "stable" else None}
         | {"columns": {column: 1.5 - i, "length": -0.25}, "histogram": {"low": -2.0, "high": 2.0, "counts": [1, 5, 2]}}
         for i, v in enumerate(verdicts)
     ]
     tried = {"says": "an affine mixture", "linear": True, "given_u": False, "gain": 1.2, "error": 0.1}
     tried |= {"agreement": None, "seconds": 2.5, "note": ""}
     check = {"name": "3.4", "verdict": "cannot tell", "sentence": "It cannot be told."}
-    certificate = {"level": "AT", "at_best": "PS", "theorem": "Theorem 3.7", "meaning": "one affine map"}
+    certificate = {"level": "AT", "if_undecided_hold": "PS", "theorem": "Theorem 3.7", "meaning": "one affine map"}
     return {
         "verdict": verdict,
         "reasons": ["Because."],

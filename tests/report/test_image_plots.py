@@ -453,7 +453,9 @@ def test_fitted_models_are_drawn():
     vae = VAE(n_latents=2, n_restarts=1, likelihood="bernoulli", max_steps=5, random_state=0, verbose=0).fit(digits.x)
     assert len(images_of(plot_reconstructions(vae, digits.x, image_shape=(8, 8)))) == 7
     assert len(images_of(plot_traversal(vae, digits.x, image_shape=(8, 8)))) == 2
-    flow = GMMFlow(n_components=3, n_restarts=1, depth=2, free_steps=5, max_steps=0, random_state=0, verbose=0)
+    flow = GMMFlow(
+        n_components=3, n_restarts=1, depth=2, full_covariance_steps=5, max_steps=0, random_state=0, verbose=0
+    )
     with pytest.raises(NotFittedError):
         plot_cluster_samples(flow)
     flow.fit(wheel.x)

@@ -65,7 +65,7 @@ def test_default_is_ps(n, rho, seed):
     if not all((codes[k] & ~codes[i]).any() for i in range(n) for k in range(n) if i != k):  # a rare draw of masks
         assert (certificate.level, certificate["3.8b"].verdict) == (Level.BLOCKS, "fails")
         return
-    assert certificate.level == certificate.at_best == Level.PS
+    assert certificate.level == certificate.if_undecided_hold == Level.PS
     assert certificate.theorem == "Theorem 3.9 (Xu et al. 2026)"
     assert certificate.blocks == certificate.pure == singletons(n)
     assert certificate.standard
@@ -126,7 +126,7 @@ def test_a_second_basis_leaves_atwc(seed):
 
 def test_example_e3_is_atwc_only():
     certificate = certify(law(example="E.3").mixture(), injective=True)
-    assert certificate.level == certificate.at_best == Level.ATWC
+    assert certificate.level == certificate.if_undecided_hold == Level.ATWC
     assert certificate.theorem == "Theorem 3.5 (Xu et al. 2026)"
     assert verdicts(certificate)["3.4"] == "holds"
     assert verdicts(certificate)["3.6"] == verdicts(certificate)["3.8a"] == "fails"
@@ -138,7 +138,7 @@ def test_example_e3_is_atwc_only():
 @pytest.mark.parametrize("example", ["B.13", "E.2"])
 def test_symmetric_examples_are_not_generic(example, n):
     certificate = certify(law(example=example, n=n).mixture(), injective=True)
-    assert certificate.level == certificate.at_best == Level.NONE
+    assert certificate.level == certificate.if_undecided_hold == Level.NONE
     assert certificate.theorem == ""
     assert verdicts(certificate) == {
         **dict.fromkeys(["mixing", "supports", "3.6", "3.8a", "3.8b"], "holds"),
@@ -451,7 +451,7 @@ def test_an_estimate_shows_blocks(seed):
 def test_an_estimate_cannot_tell_narrow_genericity(seed):
     certificate = certify(learnt(seed), estimated=True)
     assert certificate["3.4"].verdict == "cannot tell"
-    assert (certificate.level, certificate.at_best) == (Level.NONE, Level.PS)
+    assert (certificate.level, certificate.if_undecided_hold) == (Level.NONE, Level.PS)
     assert "At best: PS" in str(certificate)
     assert verdicts(certificate)["3.6"] == verdicts(certificate)["3.8b"] == "holds"
     assert certificate.blocks == ()

@@ -220,7 +220,7 @@ def test_absolute_values_are_not_weakly_injective(f):
     np.testing.assert_allclose(f(points[0]), f(points[1]), rtol=1e-2)
     assert not np.allclose(*points)
     law = factorial([[1, 1], [1, 2]])
-    assert certify(law, decoder=f).level == certify(law, decoder=f).at_best == Level.NONE
+    assert certify(law, decoder=f).level == certify(law, decoder=f).if_undecided_hold == Level.NONE
 
 
 def test_half_an_absolute_value_keeps_a_part():
@@ -312,12 +312,12 @@ def test_what_is_not_piecewise_affine_fails_f1_and_what_is_unknown_does_not():
     for module in smooth:
         certificate = certify(law, decoder=Decoder.of(module))
         assert certificate["F1"].verdict == "fails"
-        assert certificate.level == certificate.at_best == Level.NONE
+        assert certificate.level == certificate.if_undecided_hold == Level.NONE
     assert "it has Tanh in it" in judge(Decoder.of(smooth[0]))[0].sentence
     for module in (nn.Conv1d(1, 1, 1), nn.Sequential(nn.Linear(2, 3), nn.Hardtanh()), nn.Sequential(nn.ReLU())):
         certificate = certify(law, decoder=Decoder.of(module))
         assert certificate["F1"].verdict == "cannot tell"
-        assert (certificate.level, certificate.at_best) == (Level.NONE, Level.PS)
+        assert (certificate.level, certificate.if_undecided_hold) == (Level.NONE, Level.PS)
         assert certify(law, decoder=Decoder.of(module), injective=True).level == Level.PS  # as told
 
 
@@ -347,7 +347,7 @@ def test_layers_that_do_not_fit_are_refused():
 def test_independent_latents_with_distinct_ratios_are_ps(seed):
     law = make_gmm(10, n=5, random_state=seed).source.latents.mixture()
     certificate = certify(law, injective=True)
-    assert certificate.level == certificate.at_best == Level.PS
+    assert certificate.level == certificate.if_undecided_hold == Level.PS
     assert certificate.theorem == "Theorem 3.2b (Kivva et al. 2022), and f by Theorem 3.2c"
     assert certificate.blocks == certificate.pure == tuple((i,) for i in range(5))
     assert certificate.standard
@@ -364,7 +364,7 @@ def test_independent_latents_with_distinct_ratios_are_ps(seed):
 def test_dependent_components_are_at(seed):
     law = make_gmm(10, n=5, factorial=False, random_state=seed).source.latents.mixture()
     certificate = certify(law, injective=True)
-    assert certificate.level == certificate.at_best == Level.AT
+    assert certificate.level == certificate.if_undecided_hold == Level.AT
     assert certificate.theorem == "Theorem 3.2a (Kivva et al. 2022), and f by Theorem 3.2c"
     assert certificate.blocks == (tuple(range(5)),)
     assert certificate["P2 factorial"].verdict == "fails"
@@ -384,7 +384,7 @@ def test_proportional_variances_are_blocks():
     ratios = np.array([1.0, 2.0, 0.5])
     law = factorial(np.column_stack([ratios, 3 * ratios, ratios[::-1], np.ones(3)]))
     certificate = certify(law)
-    assert certificate.level == certificate.at_best == Level.BLOCKS
+    assert certificate.level == certificate.if_undecided_hold == Level.BLOCKS
     assert certificate.blocks == ((0, 1), (2,), (3,))
     assert certificate.theorem == "Theorem 3.2b (Kivva et al. 2022) for blocks, with the ratios of all components"
     assert certificate["P2 ratios"].verdict == "fails"
@@ -424,7 +424,7 @@ def test_all_components_together_tell_more_than_any_two():
 
 def test_one_component_is_at_up_to_an_orthogonal_map():
     certificate = certify(Mixture([1.0], [[0.0, 0.0]], [[1.0, 2.0]]))
-    assert certificate.level == certificate.at_best == Level.AT
+    assert certificate.level == certificate.if_undecided_hold == Level.AT
     assert "orthogonal map" in certificate.meaning
     assert "needs two" in certificate["P2 ratios"].sentence
     assert certify(Mixture([0.0, 1.0], [[1.0, 0.0], [0.0, 0.0]], [[3.0, 1.0], [1.0, 2.0]])).level == Level.AT
@@ -463,7 +463,7 @@ def test_remark_3_6():
     assert not np.isclose(ratios[0], 1 / ratios[1])
     for law in laws.values():
         certificate = certify(law, decoder=absolute)
-        assert certificate.level == certificate.at_best == Level.NONE
+        assert certificate.level == certificate.if_undecided_hold == Level.NONE
         assert certificate.theorem == ""
         assert certificate["F2"].verdict == "fails"
         assert certify(law, decoder=Decoder.from_layers([ID, ID], RELU)).level == Level.PS
@@ -478,10 +478,10 @@ def test_what_is_told_of_the_mixing():
     told = certify(law, injective=False)
     assert told["F4"].verdict == "fails"
     assert told["F2"].verdict == "cannot tell"
-    assert (told.level, told.at_best) == (Level.NONE, Level.PS)
+    assert (told.level, told.if_undecided_hold) == (Level.NONE, Level.PS)
     affine = certify(law, injective=False, affine=True)  # an affine map is injective, or loses a direction
     assert affine["F2"].verdict == "fails"
-    assert affine.at_best == Level.NONE
+    assert affine.if_undecided_hold == Level.NONE
     assert certify(law, affine=True)["F1"].verdict == "holds"
     assert certify(law, affine=True).level == Level.PS
 
@@ -490,7 +490,7 @@ def test_what_cannot_be_told_of_a_decoder_is_not_taken_for_granted():
     law = factorial(np.random.default_rng(0).uniform(0.5, 2, size=(3, 10)))
     f = random_net((10, 64, 64, 100), np.random.default_rng(0))
     certificate = certify(law, decoder=f)
-    assert (certificate.level, certificate.at_best) == (Level.NONE, Level.PS)
+    assert (certificate.level, certificate.if_undecided_hold) == (Level.NONE, Level.PS)
     told = certify(law, decoder=f, injective=True)
     assert told.level == Level.PS
     assert "as told" in told["F2"].sentence
@@ -528,12 +528,12 @@ def test_p1_is_about_full_rank():
     assert "3.4" in verdicts(certify(singular).checks)
     with np.errstate(all="raise"):
         certificate = full_rank.certify(singular)
-    assert certificate.level == certificate.at_best == Level.NONE
+    assert certificate.level == certificate.if_undecided_hold == Level.NONE
     assert "Component 0 varies in 1 of 2 directions only" in certificate["P1"].sentence
     narrow = factorial([[1, 0.1**2], [0.5, 1]])
     unclear = certify(narrow, estimated=True)
     assert unclear["P1"].verdict == "cannot tell"
-    assert (unclear.level, unclear.at_best) == (Level.NONE, Level.PS)
+    assert (unclear.level, unclear.if_undecided_hold) == (Level.NONE, Level.PS)
     assert certify(narrow, rows=10_000).level == Level.PS  # a variance is known to within a small part of itself
 
 
@@ -578,11 +578,11 @@ def test_an_estimate_with_its_rows(seed):
     found = [certify(drawn(law, 20_000, rng), rows=20_000) for law in (apart, blocks, mixed)]
     assert [certificate.level for certificate in found] == [Level.PS, Level.BLOCKS, Level.AT]
     assert found[1].blocks[0] == (0, 1)
-    assert found[2].at_best == Level.AT
+    assert found[2].if_undecided_hold == Level.AT
     assert all(certificate.estimated for certificate in found)
     loose = certify(drawn(apart, 20_000, rng), estimated=True)  # without the rows a correlation of .03 may be one
     assert loose["P2 factorial"].verdict == "cannot tell"
-    assert loose.at_best == Level.PS
+    assert loose.if_undecided_hold == Level.PS
 
 
 def test_few_rows_decide_little():
@@ -590,7 +590,7 @@ def test_few_rows_decide_little():
     apart = factorial([[1, 1, 1], [1, 2, 3]])
     few = certify(drawn(apart, 60, rng), rows=60)
     assert few["P2 factorial"].verdict == few["P2 ratios"].verdict == "cannot tell"
-    assert (few.level, few.at_best) == (Level.AT, Level.PS)
+    assert (few.level, few.if_undecided_hold) == (Level.AT, Level.PS)
 
 
 def test_with_rows_and_a_tolerance_what_is_within_either_counts_as_zero():
@@ -598,7 +598,7 @@ def test_with_rows_and_a_tolerance_what_is_within_either_counts_as_zero():
     assert certify(law, rows=200_000).level == Level.PS
     rough = certify(law, rows=200_000, tolerance=0.25)
     assert rough["P2 ratios"].verdict == "fails"
-    assert rough.at_best == Level.AT
+    assert rough.if_undecided_hold == Level.AT
 
 
 @pytest.mark.parametrize("rows", [300, 5_000, 100_000])

@@ -224,7 +224,7 @@ def test_forty_segments_are_ps(seed):
     certificate = certify(
         simulated(make_segments(40, random_state=seed), "variance"), injective=True, observation="none"
     )
-    assert certificate.level == certificate.at_best == Level.PS
+    assert certificate.level == certificate.if_undecided_hold == Level.PS
     assert certificate.theorem == "Theorem 2 (Khemakhem et al. 2020)"
     assert set(verdicts(certificate).values()) == {"holds"}
     assert list(verdicts(certificate)) == ["mixing", "1.i", "1.ii", "family", "values", "1.iii", "2.i", "2.ii"]
@@ -258,7 +258,7 @@ def test_means_alone_are_at_and_no_more():
     rng = np.random.default_rng(0)
     means, turn = rng.normal(size=(10, 3)), np.linalg.qr(rng.normal(size=(3, 3)))[0]
     first, other = (certify(ConditionalPrior("mean", m, np.ones((10, 3)))) for m in (means, means @ turn))
-    assert first.level == other.level == first.at_best == Level.AT
+    assert first.level == other.level == first.if_undecided_hold == Level.AT
     assert first.theorem == "Theorem 1 (Khemakhem et al. 2020)"
     assert first.blocks == ((0, 1, 2),)
     assert first["2.ii"].verdict == "fails"
@@ -270,7 +270,7 @@ def test_too_few_values_of_u(family, needed):
     means, scales = parameters(np.random.default_rng(0), family, G=needed)
     assert certify(ConditionalPrior(family, means, scales)).level >= Level.AT
     certificate = certify(ConditionalPrior(family, means[:-1], scales[:-1]))
-    assert certificate.level == certificate.at_best == Level.NONE
+    assert certificate.level == certificate.if_undecided_hold == Level.NONE
     assert certificate["values"].sentence.endswith(f"nk + 1 = {needed} are needed: 1 more.")
     assert verdicts(certificate)["values"] == verdicts(certificate)["1.iii"] == "fails"
     assert certificate.theorem == ""
@@ -292,7 +292,7 @@ def test_too_few_values_of_u(family, needed):
 def test_dependent_latents_are_named(family, kind, words):
     for seed in SEEDS:
         certificate = certify(ConditionalPrior(family, *deficient(np.random.default_rng(seed), family, kind)))
-        assert certificate.level == certificate.at_best == Level.NONE
+        assert certificate.level == certificate.if_undecided_hold == Level.NONE
         assert certificate["1.iii"].verdict == "fails"
         assert words in certificate["1.iii"].sentence
         assert "latent 3" in certificate["1.iii"].sentence or kind != "constant"
@@ -312,7 +312,7 @@ def test_mean_and_variance_of_one_latent_that_depend():
 def test_constant_variances_leave_at():
     rng = np.random.default_rng(0)
     certificate = certify(ConditionalPrior("gaussian", *parameters(rng, "mean")))
-    assert (certificate.level, certificate.at_best) == (Level.AT, Level.AT)
+    assert (certificate.level, certificate.if_undecided_hold) == (Level.AT, Level.AT)
     assert certificate.theorem == "Theorem 1 (Khemakhem et al. 2020)"
     assert "scales of the latents do not vary with u. The law is read as one of changing means." in str(certificate)
     assert certificate["values"].threshold == 6
@@ -333,7 +333,7 @@ def test_a_part_that_may_be_constant_gives_the_best_case():
     means, scales = parameters(rng, "variance", G=8)
     certificate = certify(ConditionalPrior("gaussian", means + 4e-5 * rng.normal(size=means.shape), scales))
     assert certificate["family"].verdict == "cannot tell"
-    assert (certificate.level, certificate.at_best) == (Level.NONE, Level.PS)
+    assert (certificate.level, certificate.if_undecided_hold) == (Level.NONE, Level.PS)
 
 
 def test_a_part_that_changes_for_one_latent_is_not_left_out():
@@ -348,7 +348,7 @@ def test_a_part_that_changes_for_one_latent_is_not_left_out():
 
 def test_nothing_changes():
     certificate = certify(ConditionalPrior("gaussian", np.ones((40, 2)), np.ones((40, 2))))
-    assert certificate.level == certificate.at_best == Level.NONE
+    assert certificate.level == certificate.if_undecided_hold == Level.NONE
     assert "the means of latents 0 and 1 and the variances of latents 0 and 1" in certificate["1.iii"].sentence
 
 
@@ -362,7 +362,7 @@ def test_what_the_family_holds_constant_is_looked_at(family, noun):
         certificate = certify(ConditionalPrior(family, *law))
         assert certificate["family"].verdict == verdict
         assert (certificate.level > Level.NONE) == (verdict == "holds")
-        assert (certificate.at_best > Level.NONE) == (verdict != "fails")
+        assert (certificate.if_undecided_hold > Level.NONE) == (verdict != "fails")
     assert f"The {noun} of latent" in certificate["family"].sentence
 
 
@@ -441,7 +441,7 @@ def test_few_rows_cannot_tell_and_many_rows_can():
         few, many = (ConditionalPrior.resampled(*rows(*law, count, rng), "variance") for count in (60, 1000))
         certificates = [certify(few), certify(many), certify(few, tolerance=0.2)]
         for certificate, verdict in zip(certificates, found.values(), strict=True):
-            assert (certificate.at_best == Level.NONE) == (certificate["1.iii"].verdict == "fails")
+            assert (certificate.if_undecided_hold == Level.NONE) == (certificate["1.iii"].verdict == "fails")
             assert "latents 1 and 3 vary with u in proportion" in certificate["1.iii"].sentence
             verdict.append(certificate["1.iii"].verdict)
     assert set(found["few"]) == {"cannot tell"}
@@ -473,7 +473,7 @@ def test_the_mixing_and_the_noise_are_told_or_premises():
     unknown, known, wrong = (certify(law, injective=injective) for injective in (None, True, False))
     assert [c["mixing"].verdict for c in (unknown, known, wrong)] == ["cannot tell", "holds", "fails"]
     assert [c.level for c in (unknown, known, wrong)] == [Level.PS, Level.PS, Level.NONE]
-    assert wrong.at_best == Level.NONE
+    assert wrong.if_undecided_hold == Level.NONE
     assert wrong.blocks == ()
     told = [certify(law, observation=word)["1.i"] for word in ("gaussian", "none", "bernoulli", "categorical", None)]
     assert [check.verdict for check in told] == ["holds", "holds", "cannot tell", "cannot tell", "cannot tell"]

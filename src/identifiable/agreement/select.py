@@ -34,7 +34,7 @@ _Seed = int | np.random.RandomState | None
 
 
 @dataclass(frozen=True, eq=False)
-class Halves:
+class SplitHalf:
     """How far fits on two disjoint halves of the data agree; necessary for recovery, not sufficient.
 
     Attributes
@@ -57,7 +57,7 @@ class Halves:
     def __repr__(self) -> str:
         name, weakest = type(self.models[0]).__name__, np.abs(self.correlations).min()
         return (
-            f"Halves({name}: {self.score:.3f}, {self.status}; {len(self.correlations)} latents, the weakest at "
+            f"SplitHalf({name}: {self.score:.3f}, {self.status}; {len(self.correlations)} latents, the weakest at "
             f"{weakest:.3f}; necessary for recovery, not sufficient)"
         )
 
@@ -107,7 +107,7 @@ class Choice:
         return f"Choice({self.best!r}{others}; agreement is necessary for recovery, not sufficient)\n{table}"
 
 
-def agreement_of_halves(estimator: Any, X: ArrayLike, u: Any = None, *, random_state: _Seed = None) -> Halves:
+def split_half_agreement(estimator: Any, X: ArrayLike, u: Any = None, *, random_state: _Seed = None) -> SplitHalf:
     r"""Fit an estimator on two disjoint halves A, B of the rows, and compare it on rows H that neither has seen.
 
     .. math:: \max_\pi \frac{1}{n} \sum_{i=1}^{n} \left|\mathrm{corr}(f_A(H)_i, f_B(H)_{\pi(i)})\right|
@@ -127,8 +127,8 @@ def agreement_of_halves(estimator: Any, X: ArrayLike, u: Any = None, *, random_s
     >>> from identifiable import SparseUnmixing
     >>> from identifiable.data import make_pdgmm
     >>> x = make_pdgmm(2000, n=5, layers=1, random_state=0).x  # layers=1: an affine mixing
-    >>> agreement_of_halves(SparseUnmixing(), x, random_state=0)
-    Halves(SparseUnmixing: 1.000, stable; 5 latents, the weakest at 1.000; necessary for recovery, not sufficient)
+    >>> split_half_agreement(SparseUnmixing(), x, random_state=0)
+    SplitHalf(SparseUnmixing: 1.000, stable; 5 latents, the weakest at 1.000; necessary for recovery, not sufficient)
     """
     return _Rows.of(X, random_state, u).halves(estimator)
 
@@ -201,7 +201,7 @@ def choose(
     r"""Choose the estimator whose latents come back most surely; no truth is asked for.
 
     Each candidate is fitted and ranked by the agreement of its restarts, `stability_.score`. Restarts on the same rows
-    may agree on an accident of these rows, so the leaders are confirmed by `agreement_of_halves`. A candidate with one
+    may agree on an accident of these rows, so the leaders are confirmed by `split_half_agreement`. A candidate with one
     restart, or with nothing random, has its halves only, and repeats one of them in other coordinates:
 
     .. math:: \min\{\mathrm{MCC}(f_A(H), f_B(H)),\ \mathrm{MCC}(f_A(H), g_A(H M))\}, \quad g_A \text{ fitted on } A M,
@@ -328,11 +328,11 @@ class _Rows:
     def latents(self, model: Any) -> FloatArray:
         return np.asarray(model.transform(self.take(self.held)))
 
-    def halves(self, estimator: Any) -> Halves:
+    def halves(self, estimator: Any) -> SplitHalf:
         one, other = np.array_split(self.train, 2)
         models = self.fit(estimator, one, self.seed), self.fit(estimator, other, self.seed + 1)
         found = _match(self.latents(models[0]), self.latents(models[1]))
-        return Halves(found.score, found.correlations, models)
+        return SplitHalf(found.score, found.correlations, models)
 
     def screen(self, one: _Candidate) -> None:
         """Fit a candidate; without restarts that could differ, its halves decide."""

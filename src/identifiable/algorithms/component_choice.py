@@ -75,7 +75,7 @@ def _start(X: FloatArray, tolerance: float, floor: Floor, batches: int, rng: np.
 
 
 def _widened(X: FloatArray, start: Start, batches: int, rng: np.random.Generator) -> Start:
-    """Look for the flats again at 3 s, if EM from these finds a floor s that their tolerance cannot hold.
+    """TableInspection for the flats again at 3 s, if EM from these finds a floor s that their tolerance cannot hold.
 
     A tolerance below the noise still finds hyperplanes that hold several flats, since many rows are near those by
     chance, but not the flats. A few steps of EM from such hyperplanes are enough to know s.

@@ -24,8 +24,8 @@ PROPORTIONAL = 1e-5  # log-ratios that differ by less are equal, where the mixtu
 
 
 @dataclass(frozen=True, eq=False)
-class Unmixed:
-    """The map of `unmix` and what it makes of the mixture.
+class DiagonalBasis:
+    """The map of `diagonal_basis` and what it makes of the mixture.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Unmixed:
     correlation: float
 
 
-def unmix(mixture: Mixture, *, rows: int | None = None, noise: ArrayLike | None = None) -> Unmixed:
+def diagonal_basis(mixture: Mixture, *, rows: int | None = None, noise: ArrayLike | None = None) -> DiagonalBasis:
     """Find the basis in which the components of a mixture are diagonal, as far as there is one (Theorem E.1).
 
     It is what turns latents that are known up to an affine map into single ones, wherever they come from.
@@ -59,11 +59,11 @@ def unmix(mixture: Mixture, *, rows: int | None = None, noise: ArrayLike | None 
     --------
     >>> z = Mixture([0.5, 0.5], [[0, 0], [3, 1]], [[1, 4], [2, 1]])
     >>> A = np.array([[1.0, 2.0], [-1.0, 1.0]])
-    >>> found = unmix(z.pushforward(A, [1, 1]))
+    >>> found = diagonal_basis(z.pushforward(A, [1, 1]))
     >>> np.abs(found.W @ A).round(6)  # A is undone, up to order, sign and scale
     array([[0.      , 0.603023],
            [0.516398, 0.      ]])
-    >>> unmix(Mixture([0.5, 0.5], [[0, 0], [3, 1]], [[1, 2], [2, 4]])).blocks  # proportional variances
+    >>> diagonal_basis(Mixture([0.5, 0.5], [[0, 0], [3, 1]], [[1, 2], [2, 4]])).blocks  # proportional variances
     ((0, 1),)
     """
     if rows is not None and not rows >= 1:
@@ -86,7 +86,7 @@ def unmix(mixture: Mixture, *, rows: int | None = None, noise: ArrayLike | None 
     return in_basis(mixture, w, C, best.W @ white, rows)
 
 
-def in_basis(mixture: Mixture, w: Array, C: Array, W: Array, rows: int | None) -> Unmixed:
+def in_basis(mixture: Mixture, w: Array, C: Array, W: Array, rows: int | None) -> DiagonalBasis:
     """Put the latents W y in order and see how clearly they are told apart; w and C of components that have weight."""
     n = len(W)
     spread = mixture.means - mixture.weights @ mixture.means
@@ -106,7 +106,7 @@ def in_basis(mixture: Mixture, w: Array, C: Array, W: Array, rows: int | None) -
     sd = np.sqrt(np.maximum(variances, np.finfo(np.float64).tiny))
     left = np.abs(moved / (sd[:, :, None] * sd[:, None, :]) * (1 - np.eye(n)) * np.sqrt(w)[:, None, None])
     law = Mixture(w / w.sum(), mixture.means[mixture.weights > 0] @ W.T, (moved + moved.swapaxes(1, 2)) / 2)
-    return Unmixed(W, law, resolved, blocks_of(alike), float(left.max()) if n > 1 else 0.0)
+    return DiagonalBasis(W, law, resolved, blocks_of(alike), float(left.max()) if n > 1 else 0.0)
 
 
 def _closed_forms(w: Array, C: Array) -> list[Array]:

@@ -20,7 +20,7 @@ def uneven(share: Array) -> bool:
     return bool(share.max() > min(HARDLY_RESTS, max(0.5, RESTS_LESS * float(np.median(share)))))
 
 
-def goes_wrong(y: Array, rows: Array, other: Array) -> bool:
+def needs_repair(y: Array, rows: Array, other: Array) -> bool:
     """Whether an unmixing (n, n + 1) of y (N, n) is worth another try: likelier than another, with a row gone wrong.
 
     The unmixing is the likelier one if its latents are so as independent spikes and slabs.
@@ -54,7 +54,7 @@ def _moving_and_resting(t: Array, share: Array, mean: Array, size: Array, spike:
     return moving, (1 - share) * np.exp(-0.5 * (t / (spike * size)) ** 2) / spike
 
 
-def rest_again(t: Array) -> Array:
+def repair(t: Array) -> Array:
     """Return rows (n, n + 1) of an affine map of latents t (N, n) after which none of them went wrong, where possible.
 
     In rows with one pattern of the other latents, the wrong one is an affine function of those that are active, if the
@@ -67,7 +67,7 @@ def rest_again(t: Array) -> Array:
     >>> two_active = rng.random((4000, 4)).argsort(1) < 2
     >>> z = rng.normal(3, 1, size=(4000, 4)) * two_active
     >>> t = z @ (np.eye(4) + np.outer(np.ones(4), [1, 0, 0, 0]))  # latent 0 is seen with the sum of all
-    >>> rows = rest_again(t)
+    >>> rows = repair(t)
     >>> found = t @ rows[:, :4].T + rows[:, 4]
     >>> bool(abs(np.corrcoef(found[:, 0], z[:, 0])[0, 1]) > 0.9999)
     True

@@ -22,10 +22,10 @@ from rich.table import Table
 from identifiable import files
 from identifiable.arrays import FloatArray
 from identifiable.auto.identify import Identify
-from identifiable.data.look import Look, look
+from identifiable.data.inspection import TableInspection, inspect_table
 from identifiable.data.tables import Names, TableReader, numbers_of, why_not_numbers
-from identifiable.errors import DamagedFileError, DataError, listed
-from identifiable.persist import load, save, versions
+from identifiable.errors import DamagedFileError, DataError, join_few
+from identifiable.persist import load, rename_account, save, versions
 from identifiable.report.fit_page import Pictures, fit_page, in_words
 
 MODEL, LATENTS, ACCOUNT, HISTORY = "model.safetensors", "latents.csv", "certificate.json", "history.csv"
@@ -33,7 +33,7 @@ PAGE = "report.html"
 STEPS = 9  # pictures along a latent
 BINS = 40  # of the histogram of a latent
 COLOURS = {"stable": "green", "doubtful": "yellow", "unstable": "red"}
-NUMBERS = ("again", "halves", "rivals", "rests")
+NUMBERS = ("seed_agreement", "split_half_agreement", "alternative_agreement", "inactive_share")
 MOST_COLUMNS = 3  # that a latent is said to be tied to
 
 
@@ -61,17 +61,17 @@ def fit(
     device: str = "auto",
     verbose: int = 1,
 ) -> Fit:
-    """Look at a table, find its latents within the time given, and write all of it to a folder.
+    """Inspect a table, find its latents within the time given, and write all of it to a folder.
 
     Parameters
     ----------
-    source, u, columns, key : the table, as for `identifiable.data.look`.
+    source, u, columns, key : the table, as for `identifiable.data.inspect_table`.
     folder : where to write; it is made where it does not exist.
     n_latents, model, n_restarts, seconds, random_state, device : as for `Identify`.
     verbose : 1 says what is seen and done.
     """
     console = Console(stderr=True, quiet=verbose == 0)
-    seen = look(source, u=u, columns=columns, key=key)
+    seen = inspect_table(source, u=u, columns=columns, key=key)
     for words in seen.words:
         console.print(words, highlight=False, markup=False)
     sample = seen.sample
@@ -81,7 +81,7 @@ def fit(
         model=model,
         n_restarts=n_restarts,
         seconds=seconds,
-        alike=seen.picture is not None,
+        common_scale=seen.picture is not None,
         random_state=random_state,
         device=device,
         verbose=verbose,
@@ -106,7 +106,7 @@ def _name(source: object) -> str:
     return Path(source).name if isinstance(source, str | os.PathLike) else "a table"
 
 
-def _pictures(model: Identify, seen: Look, z: FloatArray) -> list[Pictures]:
+def _pictures(model: Identify, seen: TableInspection, z: FloatArray) -> list[Pictures]:
     """Return pictures along each latent, where rows are pictures; the other latents are at their medians."""
     if seen.picture is None or seen.background is None:
         return []
@@ -114,7 +114,7 @@ def _pictures(model: Identify, seen: Look, z: FloatArray) -> list[Pictures]:
     middle, found = np.median(z, axis=0), []
     dark, bright = float(min(0.0, x.min())), float(x.max())
     scale = dict(zip(seen.sample.columns or (), x.std(axis=0).tolist(), strict=True))
-    for i, trust in enumerate(model.trust_):
+    for i, trust in enumerate(model.latent_reports_):
         at = np.repeat(middle[None], STEPS, axis=0)
         low, high = np.quantile(z[:, i], [0.05, 0.95])
         at[:, i] = np.linspace(float(low), float(high), STEPS)
@@ -140,7 +140,7 @@ def open_fit(folder: str | Path) -> Fit:
         account = json.loads((folder / ACCOUNT).read_text(encoding="utf-8"))
     except ValueError as error:
         raise DamagedFileError(f"{str(folder / ACCOUNT)!r} is no JSON ({error}): fit again.") from None
-    return Fit(folder, model, account)
+    return Fit(folder, model, rename_account(account))
 
 
 def transform(fitted: Fit, source: object, *, key: str | None = None) -> pd.DataFrame:
@@ -206,15 +206,17 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _account(model: Identify, seen: Look, z: FloatArray) -> dict[str, Any]:
+def _account(model: Identify, seen: TableInspection, z: FloatArray) -> dict[str, Any]:
     certificate = model.certificate_
     tree = {
         "verdict": model.verdict_,
         "reasons": list(model.reasons_),
         "model": type(model.model_).__name__,
-        "expected": model.expected_,
-        "latents": [asdict(t) | {"histogram": _histogram(each)} for t, each in zip(model.trust_, z.T, strict=True)],
-        "tried": [asdict(tried) for tried in model.tried_],
+        "expected": model.expected_mcc_,
+        "latents": [
+            asdict(t) | {"histogram": _histogram(each)} for t, each in zip(model.latent_reports_, z.T, strict=True)
+        ],
+        "tried": [asdict(tried) for tried in model.candidates_],
         "certificate": None if certificate is None else certificate.to_dict(),
         "data": {
             "rows": seen.n_rows,
@@ -243,7 +245,7 @@ def _histogram(z: FloatArray) -> dict[str, Any]:
 
 def _graph(model: Identify, frame: pd.DataFrame) -> dict[str, Any]:
     """Return the edges among the stable latents, or why there are none."""
-    stable = [i for i, trust in enumerate(model.trust_) if trust.verdict == "stable"]
+    stable = [i for i, trust in enumerate(model.latent_reports_) if trust.verdict == "stable"]
     if len(stable) < 2:
         return {"why": "Fewer than two latents are stable."}
     names = [str(name) for name in model.model_.get_feature_names_out()]
@@ -290,7 +292,7 @@ def _matched(source: object, names: list[str], key: str | None) -> FloatArray:
         else:
             x[:, j] = np.where(np.isfinite(numbers), numbers, np.nan)
     if faults:
-        raise DataError(f"The model was fitted to numbers, and some of its columns hold none:{listed(faults, '')}")
+        raise DataError(f"The model was fitted to numbers, and some of its columns hold none:{join_few(faults, '')}")
     return x
 
 

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from identifiable.arrays import FloatArray, is_integer, is_real
-from identifiable.auto.search import NAMES, Asked, Search, Tried
-from identifiable.data.look import LEAST_ROWS, skewed
-from identifiable.errors import DataError, RecoveryWarning, listed
+from identifiable.auto.search import NAMES, Candidate, Search, SearchOptions
+from identifiable.data.inspection import LEAST_ROWS, skewed
+from identifiable.errors import DataError, RecoveryWarning, join_few
 from identifiable.estimators.base import LatentModel, resolve_device
 from identifiable.theory import Certificate
 
@@ -24,28 +24,28 @@ RANK = 1e-8  # a direction whose variance is less than this share of the largest
 
 
 @dataclass(frozen=True)
-class Trust:
+class LatentReport:
     """How far one latent is to be trusted.
 
     Attributes
     ----------
     verdict : "stable", "doubtful" or "unstable": whether it comes back, by the lowest of the next three.
-    again : |correlation| with its partner in fits from other seeds, on held-out rows: of a linear model the mean of six
-        fits to all rows, of one that is trained a fit to 80 % of the rows that it had.
-    halves : the lower of its |correlations| with its partners in fits to two halves of the rows, on rows that these
-        have not seen; of a linear model the mean of three ways to halve them. Every fit finds its own directions.
-    rivals : mean |correlation| with its partners in models that might have been taken as well; NaN where there is none.
-    rests : share of rows in which it rests; NaN for models in which none does.
+    seed_agreement : |correlation| with the matched latent in refits from other seeds, on held-out rows. Linear models:
+        the mean of six refits to all rows. Trained models: one refit to 80 % of the training rows.
+    split_half_agreement : the lower |correlation| with the matched latents of two fits to disjoint halves of the rows,
+        on rows held out from both. Linear models: the mean over three splits. Each fit chooses its own projection.
+    alternative_agreement : mean |correlation| with the matched latents of other acceptable models; NaN without one.
+    inactive_share : share of rows in which the latent is inactive; NaN for models without inactive latents.
     block : latents it is known together with only, itself among them.
     columns : what it is tied to: effect on each column, in standard deviations of the column, of moving it from its
         lower to its upper decile, by name, strongest first.
     """
 
     verdict: str
-    again: float
-    halves: float
-    rivals: float
-    rests: float
+    seed_agreement: float
+    split_half_agreement: float
+    alternative_agreement: float
+    inactive_share: float
     block: tuple[int, ...]
     columns: Mapping[str, float] = field(default_factory=dict)
 
@@ -67,12 +67,12 @@ class Units:
     vectors: FloatArray
 
     @classmethod
-    def of(cls, X: FloatArray, logs: NDArray[np.bool_], *, alike: bool = False) -> "Units":
-        """Read the units off rows X (N, d); columns that are `alike`, as pixels are, share one scale."""
+    def of(cls, X: FloatArray, logs: NDArray[np.bool_], *, common_scale: bool = False) -> "Units":
+        """Read the units off rows X (N, d); columns that are `common_scale`, as pixels are, share one scale."""
         y = X.copy()
         y[:, logs] = np.log(y[:, logs])
         mean, scale = y.mean(0), y.std(0)
-        if alike:
+        if common_scale:
             scale = np.full_like(scale, float(np.sqrt(np.mean(scale**2))))
         standard = (y - mean) / scale
         variances, vectors = np.linalg.eigh(standard.T @ standard / len(y))
@@ -109,7 +109,7 @@ class Identify(LatentModel):
     model : the name of a family, such as "PDGMM"; "auto": all are tried that make sense.
     n_restarts : of the models that have restarts; None: what each thinks best.
     seconds : time budget of a fit. None: no limit; every model is trained in full, and the fit is deterministic.
-    alike : whether columns are alike, as pixels are, and share one scale; else each is standardised.
+    common_scale : whether columns are alike, as pixels are, and share one scale; else each is standardised.
     random_state, device, verbose : as everywhere; verbose=1 tells what is being done.
 
     Attributes
@@ -117,11 +117,11 @@ class Identify(LatentModel):
     model_ : the fitted estimator that was taken, in the units `units_`.
     verdict_ : "identified", "doubtful" or "nothing identifiable".
     reasons_ : why this model and this many latents, a sentence each.
-    tried_ : a `Tried` for each model that was tried, the one that was taken first.
-    trust_ : a `Trust` for each latent.
+    candidates_ : a `Candidate` for each model that was tried, the one that was taken first.
+    latent_reports_ : a `LatentReport` for each latent.
     n_latents_ : their number.
-    expected_ : the MCC to expect between this fit and another run on the same table that takes the same model, on new
-        rows.
+    expected_mcc_ : the MCC to expect on new rows between this fit and another run on the same table that chooses the
+        same model.
     units_ : `Units` of the columns.
     certificate_ : the `Certificate` of the model.
     stability_, fit_status_ : agreement of its restarts; of all that was seen.
@@ -131,18 +131,18 @@ class Identify(LatentModel):
     >>> from identifiable.data import make_pdgmm
     >>> x = make_pdgmm(2000, n=4, layers=1, random_state=0).x
     >>> found = Identify(random_state=0, verbose=0).fit(x)
-    >>> type(found.model_).__name__, found.verdict_, [t.verdict for t in found.trust_]
+    >>> type(found.model_).__name__, found.verdict_, [t.verdict for t in found.latent_reports_]
     ('SparseUnmixing', 'identified', ['stable', 'stable', 'stable', 'stable'])
     """
 
     model_: LatentModel
     units_: Units
-    tried_: tuple[Tried, ...]
-    trust_: tuple[Trust, ...]
+    candidates_: tuple[Candidate, ...]
+    latent_reports_: tuple[LatentReport, ...]
     reasons_: tuple[str, ...]
     verdict_: str
     n_latents_: int
-    expected_: float
+    expected_mcc_: float
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Identify(LatentModel):
         model: str = "auto",
         n_restarts: int | None = None,
         seconds: float | None = 600.0,
-        alike: bool = False,
+        common_scale: bool = False,
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
         verbose: int = 1,
@@ -160,7 +160,7 @@ class Identify(LatentModel):
         self.model = model
         self.n_restarts = n_restarts  # type: ignore[assignment]
         self.seconds = seconds
-        self.alike = alike
+        self.common_scale = common_scale
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -173,20 +173,20 @@ class Identify(LatentModel):
         if len(X) < LEAST_ROWS:
             raise DataError(f"At least {LEAST_ROWS} rows are needed, to hold some out. Got {len(X)}.")
         X = X.astype(np.float64)
-        logs = np.zeros(X.shape[1], dtype=bool) if self.alike else skewed(X)
-        units = Units.of(X, logs, alike=self.alike)
-        asked = Asked(self._asked, self.model, self.n_restarts, self.device, self.verbose)
+        logs = np.zeros(X.shape[1], dtype=bool) if self.common_scale else skewed(X)
+        units = Units.of(X, logs, common_scale=self.common_scale)
+        asked = SearchOptions(self._asked, self.model, self.n_restarts, self.device, self.verbose)
         left = np.inf if self.seconds is None else self.seconds - (time.monotonic() - start)
         search = Search(asked, units.into(X), y, self._seed(), left)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)  # told in reasons_ instead
             search.run()
         self.model_, self.n_latents_, self.units_ = search.model, search.n, units.along(search.directions)
-        self.tried_, self.reasons_, self.verdict_ = tuple(search.tried), tuple(search.reasons), search.verdict
-        self.stability_, self.expected_ = self.model_.stability_, search.expected
-        self.trust_ = self._trust(search, X)
+        self.candidates_, self.reasons_, self.verdict_ = tuple(search.tried), tuple(search.reasons), search.verdict
+        self.stability_, self.expected_mcc_ = self.model_.stability_, search.expected
+        self.latent_reports_ = self._trust(search, X)
         order = ("unstable", "doubtful", "stable")
-        self.fit_status_ = min((t.verdict for t in self.trust_), key=order.index)
+        self.fit_status_ = min((t.verdict for t in self.latent_reports_), key=order.index)
         return self
 
     def transform(self, X: ArrayLike) -> FloatArray:
@@ -229,14 +229,14 @@ class Identify(LatentModel):
     def _in_units(self, X: FloatArray) -> FloatArray:
         low = np.flatnonzero((X[:, self.units_.logs] <= 0).any(0))
         if len(low):
-            names = listed([repr(str(n)) for n in np.asarray(_names(self))[self.units_.logs][low]])
+            names = join_few([repr(str(n)) for n in np.asarray(_names(self))[self.units_.logs][low]])
             raise DataError(
                 f"Columns that were positive in the table must be positive here: {names} have values of zero or less, "
                 "and their logarithm is taken. Correct or drop these rows."
             )
         return self.units_.into(X)
 
-    def _trust(self, search: Search, X: FloatArray) -> tuple[Trust, ...]:
+    def _trust(self, search: Search, X: FloatArray) -> tuple[LatentReport, ...]:
         model: Any = self.model_
         n, effects, names = self.n_latents_, self._effects(X), _names(self)
         rests = 1 - model.active(self.units_.into(X)).mean(0) if hasattr(model, "active") else np.full(n, np.nan)
@@ -245,7 +245,7 @@ class Identify(LatentModel):
         for i, verdict in enumerate(search.verdicts()):
             tied = {names[j]: float(effects[i, j]) for j in np.argsort(-np.abs(effects[i]), kind="stable")}
             again, halves, rivals, still = (float(e[i]) for e in (search.again, search.halves, search.rivals, rests))
-            found.append(Trust(verdict, again, halves, rivals, still, blocks[i], tied))
+            found.append(LatentReport(verdict, again, halves, rivals, still, blocks[i], tied))
         return tuple(found)
 
     def _effects(self, X: FloatArray) -> FloatArray:
@@ -265,7 +265,7 @@ class Identify(LatentModel):
         self._require("model", self.model == "auto" or self.model in NAMES, f"'auto' or one of {', '.join(NAMES)}")
         self._require("n_restarts", free or is_integer(self.n_restarts, 1), "None or an integer >= 1")
         self._require("seconds", self.seconds is None or is_real(self.seconds, 0), "a number > 0 or None")
-        self._require("alike", isinstance(self.alike, bool), "True or False")
+        self._require("common_scale", isinstance(self.common_scale, bool), "True or False")
         self._require("verbose", is_integer(self.verbose, 0), "an integer >= 0")
         resolve_device(self.device)
 

@@ -27,7 +27,7 @@ from sklearn.decomposition import FactorAnalysis
 
 from identifiable.agreement.stability import STABLE, judge
 from identifiable.arrays import FloatArray, hold_out
-from identifiable.errors import DataError, FitFailedError, OutOfTimeError, listed
+from identifiable.errors import DataError, FitFailedError, OutOfTimeError, join_few
 from identifiable.estimators import (
     IVAE,
     PDGMM,
@@ -114,14 +114,14 @@ FAMILIES = (
     Family(
         name="PDGMM",
         says="a nonlinear mixture of latents that rest now and then",
-        build=partial(PDGMM, long=False),
+        build=partial(PDGMM, extended=False),
         steps=lambda n: {"max_steps": steps_for(n)},
     ),
     Family(
         name="GMMFlow",
         says="a nonlinear mixture of latents in hidden clusters",
         build=GMMFlow,
-        steps=lambda n: {"free_steps": 2500, "max_steps": 2500},
+        steps=lambda n: {"full_covariance_steps": 2500, "max_steps": 2500},
     ),
     Family(
         name="IVAE",
@@ -134,7 +134,7 @@ FAMILIES = (
     Family(
         name="VaDE",
         says="few latents in hidden clusters behind many noisy columns",
-        build=partial(VaDE, start="autoencoder"),
+        build=partial(VaDE, init="autoencoder"),
         wide=True,
         steps=lambda n: {"pretrain_steps": 1500, "max_steps": 1500},
     ),
@@ -143,7 +143,7 @@ NAMES = tuple(family.name for family in FAMILIES)
 
 
 @dataclass(frozen=True)
-class Tried:
+class Candidate:
     """A model that was tried.
 
     Attributes
@@ -167,7 +167,7 @@ class Tried:
     seconds: float = 0.0
     note: str = ""
 
-    def on(self, gain: FloatArray) -> "Tried":
+    def on(self, gain: FloatArray) -> "Candidate":
         """Return the same with the gains of these rows."""
         return replace(self, gain=float(gain.mean()), error=float(gain.std() / len(gain) ** 0.5))
 
@@ -186,7 +186,7 @@ class Fitted:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchOptions:
     """What a search is asked for: the number of latents (None: it chooses), a family or "auto", and how to train."""
 
     n: int | None
@@ -218,7 +218,7 @@ class Search:
         from other seeds show and, where it is trained, its restarts.
     """
 
-    def __init__(self, asked: Asked, Y: FloatArray, u: Any, seed: int, seconds: float) -> None:
+    def __init__(self, asked: SearchOptions, Y: FloatArray, u: Any, seed: int, seconds: float) -> None:
         self.asked, self.Y, self.seed = asked, Y, seed
         self.seconds, self.end = seconds, time.monotonic() + seconds
         self.u: Any = None if u is None else u if hasattr(u, "iloc") else np.asarray(u)
@@ -227,7 +227,7 @@ class Search:
         self.rest, self.held = hold_out(len(Y), seed, fraction=HELD)
         self.train = np.random.default_rng(seed + 1).permutation(self.rest)[:MOST_ROWS]
         self.variances = _principal(Y[self.train])[0]
-        self.tried: list[Tried] = []
+        self.tried: list[Candidate] = []
         self.fits: dict[str, Fitted] = {}
         self.gains: dict[str, FloatArray] = {}  # of every held-out row
         self.reasons: list[str] = []
@@ -341,7 +341,7 @@ class Search:
             return r
         agreement = self._agreements(linear or [f for f in FAMILIES if f.linear and not f.given_u])
         n = max((k for k, value in agreement.items() if value >= STABLE), default=NUMBERS[0])
-        told = listed([f"{value:.2f} for {k}" for k, value in agreement.items()], most=len(NUMBERS))
+        told = join_few([f"{value:.2f} for {k}" for k, value in agreement.items()], most=len(NUMBERS))
         self.reasons.append(
             f"{n} latents: the columns vary in {r} directions, and their variances fall nowhere by much. Latents that "
             f"linear methods find in halves of the rows agree at {told or 'a level there was not the time to see'}. "
@@ -391,7 +391,7 @@ class Search:
     def _try(self, family: Family) -> None:
         start = time.monotonic()
         self._say(f"trying {family.name}: {family.says}")
-        tried = Tried(family.name, family.says, family.linear, family.given_u)
+        tried = Candidate(family.name, family.says, family.linear, family.given_u)
         try:
             if not family.linear:
                 self.steps[family.name] = self._paced(family)
@@ -438,7 +438,7 @@ class Search:
         """Return the name of the model to take, and tell why."""
         valid = [t for t in self.tried if np.isfinite(t.gain)]
         if not valid:
-            notes = listed([f"{t.name}: {t.note}" for t in self.tried], "; ")
+            notes = join_few([f"{t.name}: {t.note}" for t in self.tried], "; ")
             raise FitFailedError(f"No model could be fitted. {notes}.")
         found = pick(valid, self.gains)
         self.nothing = found is None
@@ -552,7 +552,7 @@ class Search:
         self.rivals = weights @ np.array(found) / weights.sum() if rivals else np.full(self.n, np.nan)
         if rivals:
             self.reasons.append(
-                f"{listed(rivals)} might have been taken as well (in {100 * weights.sum():.0f} % of draws of other "
+                f"{join_few(rivals)} might have been taken as well (in {100 * weights.sum():.0f} % of draws of other "
                 f"held-out rows), with latents that correlate with these by {self.rivals.mean():.2f} on average."
             )
 
@@ -587,13 +587,13 @@ class Search:
 class Pick:
     """A model that is taken, the best whose restarts agree, the best of all, and those that are close to the best."""
 
-    chosen: Tried
-    best: Tried
-    top: Tried
-    close: tuple[Tried, ...] = ()
+    chosen: Candidate
+    best: Candidate
+    top: Candidate
+    close: tuple[Candidate, ...] = ()
 
 
-def pick(valid: Sequence[Tried], gains: Mapping[str, FloatArray]) -> Pick | None:
+def pick(valid: Sequence[Candidate], gains: Mapping[str, FloatArray]) -> Pick | None:
     """Take a model by the rules of this file; None where none beats a Gaussian. `gains` are those of each row."""
     telling = [t for t in valid if t.gain > max(CERTAIN * t.error, LEAST_GAIN)]
     if not telling:
@@ -602,7 +602,7 @@ def pick(valid: Sequence[Tried], gains: Mapping[str, FloatArray]) -> Pick | None
     sure = [t for t in telling if not t.agreement < UNSURE] or telling
     best = max(sure, key=lambda t: t.gain)
 
-    def explains_as_well(one: Tried) -> bool:
+    def explains_as_well(one: Candidate) -> bool:
         less = gains[best.name] - gains[one.name]
         return bool(less.mean() <= max(less.std() / len(less) ** 0.5, LEAST_GAIN))
 
@@ -655,7 +655,7 @@ def _named(name: str) -> Family:
     return next(f for f in FAMILIES if f.name == name)
 
 
-def _slack(tried: Tried) -> float:
+def _slack(tried: Candidate) -> float:
     """Return by how much of a gain a model may be behind and still be close.
 
     Where latents rest exactly, densities have no bound: what a mixture gains by ever narrower components is no sign
@@ -671,7 +671,7 @@ def _why(found: Pick) -> str:
         return f"{words}. A nonlinear model, {best.name}, explains them hardly better ({best.gain:+.2f})."
     others = [t for t in found.close if t is not chosen]
     if others:
-        near = listed([f"{t.name} {t.gain:+.2f}" for t in others])
+        near = join_few([f"{t.name} {t.gain:+.2f}" for t in others])
         if chosen.name == "PDGMM":
             return f"{words}; {near}: where latents rest, densities have no bound, and a little more says little."
         return f"{words}; {near} is close, and what is simpler comes first."

@@ -2,7 +2,7 @@
 
 from identifiable.data.catalogue import Source, catalogue
 from identifiable.data.images import make_balls
-from identifiable.data.look import Look, look
+from identifiable.data.inspection import TableInspection, inspect_table
 from identifiable.data.real import (
     load_cifar10,
     load_digits,
@@ -21,21 +21,21 @@ from identifiable.data.tables import TableReader, read_table
 
 __all__ = [
     "DIFFICULTIES",
-    "Look",
     "Sample",
     "Simulator",
     "Source",
+    "TableInspection",
     "TableReader",
     "TableSummary",
     "catalogue",
     "describe",
+    "inspect_table",
     "load_cifar10",
     "load_digits",
     "load_fashion_mnist",
     "load_mnist",
     "load_sachs",
     "load_svhn",
-    "look",
     "make_balls",
     "make_gmm",
     "make_parallelograms",

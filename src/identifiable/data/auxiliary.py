@@ -16,7 +16,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 
 from identifiable.arrays import is_integer
-from identifiable.errors import DataError, listed
+from identifiable.errors import DataError, join_few
 
 KINDS = ("auto", "categorical", "continuous")
 REPEATS = 5  # rows per distinct value from which whole numbers count as names of categories
@@ -48,7 +48,7 @@ class Auxiliary:
     (array([0, 1]), ('a', 'b'), array([0.25, 0.75]))
     >>> u.features(["b"])
     array([[0., 1.]])
-    >>> t = Auxiliary.of(np.arange(1000.0), rows=1000, groups=4)
+    >>> t = Auxiliary.of(np.arange(1000.0), rows=1000, n_groups=4)
     >>> t.labels[0], t.codes([0.0, 300.0, 5000.0]).tolist()
     ('u in [0, 250]', [0, 1, 3])
     """
@@ -64,21 +64,21 @@ class Auxiliary:
     labels: tuple[str, ...]
 
     @classmethod
-    def of(cls, u: Any, rows: int, kinds: str | Sequence[str] = "auto", groups: int | None = None) -> "Auxiliary":
+    def of(cls, u: Any, rows: int, u_types: str | Sequence[str] = "auto", n_groups: int | None = None) -> "Auxiliary":
         """Learn the groups and the features from u, (N,) or (N, m), of as many rows as X has.
 
         Parameters
         ----------
         u : array, list, Series or DataFrame; columns may be of different types. Dates count as seconds.
         rows : N.
-        kinds : "categorical", "continuous" or "auto", for all columns or one per column. "auto": text, objects and
+        u_types : "categorical", "continuous" or "auto", for all columns or one per column. "auto": text, objects and
             truth values are categorical; whole numbers, of whatever type, are when they have at most N / 5 distinct
             values; all others are continuous.
-        groups : number of groups of the continuous columns, at least 2; None: one per 100 rows, 2 to 40. Shared out
+        n_groups : number of groups of the continuous columns, at least 2; None: one per 100 rows, 2 to 40. Shared out
             among the combinations of the categorical columns by their rows, at least one for each.
         """
-        if not (groups is None or is_integer(groups, 2)):
-            raise ValueError(f"groups must be an integer >= 2 or None. Got {groups!r}.")
+        if not (n_groups is None or is_integer(n_groups, 2)):
+            raise ValueError(f"n_groups must be an integer >= 2 or None. Got {n_groups!r}.")
         table = _columns(u)
         if len(table[0]) != rows:
             raise DataError(f"u must have one row per row of X: X has {rows}, u has {len(table[0])}.")
@@ -86,7 +86,7 @@ class Auxiliary:
             raise DataError(
                 "u must have at least two distinct values: one value for all rows tells nothing of latents."
             )
-        kinds = _kinds(table, kinds)
+        kinds = _kinds(table, u_types)
         categories = tuple(
             _sorted(column.unique()) if kind == "categorical" else () for column, kind in zip(table, kinds, strict=True)
         )
@@ -96,7 +96,7 @@ class Auxiliary:
         levels, values = _levels(table, categories), (numbers - location) / scale
         key = _keys(levels, categories)
         _, first, counts = np.unique(key, return_index=True, return_counts=True)
-        total = groups if groups is not None else max(2, min(MOST_GROUPS, rows // ROWS_PER_GROUP))
+        total = n_groups if n_groups is not None else max(2, min(MOST_GROUPS, rows // ROWS_PER_GROUP))
         share = [max(1, round(total * count / rows)) for count in counts]
         centres = [_centres(values[key == key[row]], k) for row, k in zip(first, share, strict=True)]
         combinations, stacked = np.repeat(levels[first], [len(c) for c in centres], axis=0), np.concatenate(centres)
@@ -130,7 +130,7 @@ class Auxiliary:
         own, key = _keys(self.combinations, self.categories), _keys(levels, self.categories)
         new = np.unique(levels[~np.isin(key, own)], axis=0)
         if len(new):
-            unseen = listed([self._named(combination) for combination in new], "; ")
+            unseen = join_few([self._named(combination) for combination in new], "; ")
             raise DataError(f"u has combinations that no training row had: {unseen}. Drop their rows or refit.")
         if self.all_categorical:
             return np.searchsorted(own, key).astype(np.int64)
@@ -160,10 +160,10 @@ class Auxiliary:
         """Return the columns of new rows, as many as in fit and named as there."""
         table, m = _columns(u), len(self.columns)
         if len(table) != m:
-            raise DataError(f"u must have {m} column(s) as in fit ({listed(self.columns)}). Got {len(table)}.")
+            raise DataError(f"u must have {m} column(s) as in fit ({join_few(self.columns)}). Got {len(table)}.")
         names = tuple(str(column.name) for column in table)
         if isinstance(u, pd.DataFrame) and self.columns != _default_names(m) and names != self.columns:
-            raise DataError(f"The columns of u must be those of fit: {listed(self.columns)}. Got {listed(names)}.")
+            raise DataError(f"The columns of u must be those of fit: {join_few(self.columns)}. Got {join_few(names)}.")
         return table
 
     def _encode(self, u: Any) -> tuple[_Codes, _Floats]:
@@ -237,14 +237,14 @@ def _kinds(table: list["pd.Series[Any]"], kinds: str | Sequence[str]) -> tuple[s
     asked = [kinds] * len(table) if isinstance(kinds, str) else list(kinds)
     if len(asked) != len(table) or not all(kind in KINDS for kind in asked):
         raise ValueError(
-            f"kinds must be 'auto', 'categorical', 'continuous', or one of these for each of the {len(table)} "
+            f"u_types must be 'auto', 'categorical', 'continuous', or one of these for each of the {len(table)} "
             f"column(s) of u. Got {kinds!r}."
         )
     for i, column in enumerate(table):
         numeric = pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype)
         if asked[i] == "continuous" and not numeric:
             raise DataError(
-                f"kinds says 'continuous', but {column.name} is not of numbers: {_plain(column.iloc[0])!r} for "
+                f"u_types says 'continuous', but {column.name} is not of numbers: {_plain(column.iloc[0])!r} for "
                 "instance. Use 'categorical', or pass numbers."
             )
         if asked[i] == "auto":
@@ -273,7 +273,7 @@ def _levels(table: list["pd.Series[Any]"], categories: _Categories) -> _Codes:
             unseen = sorted(repr(_plain(value)) for value in values if _plain(value) not in position)
             if unseen:
                 raise DataError(
-                    f"u has values of {column.name} that no training row had: {listed(unseen)}. Drop their rows or "
+                    f"u has values of {column.name} that no training row had: {join_few(unseen)}. Drop their rows or "
                     "refit."
                 )
             levels.append(np.array([position[_plain(value)] for value in values])[numbers, None])

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from identifiable.errors import DamagedFileError, DataError, listed
+from identifiable.errors import DamagedFileError, DataError, join_few
 
 _IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 _WHITE = {"1": 1, "L": 255, "LA": 255, "RGB": 255, "RGBA": 255, "I;16": 65535, "I;16B": 65535}  # Pillow modes
@@ -269,7 +269,7 @@ def _read_images(folder: Path) -> Opened:
     if odd:
         raise DataError(
             f"All images of {folder} must have one size and mode. {count} are {shape[1]}x{shape[0]} {mode}, but "
-            f"{listed(odd, '; ')}. Resize, convert or remove these."
+            f"{join_few(odd, '; ')}. Resize, convert or remove these."
         )
     if mode not in _WHITE:
         raise DataError(f"Images must have mode {', '.join(_WHITE)}. Those of {folder} have {mode}: convert them.")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from identifiable.arrays import FloatArray
 from identifiable.data import tables
 from identifiable.data.sample import Sample
-from identifiable.errors import listed
+from identifiable.errors import join_few
 
 _RANK_WORK = 2e9  # multiplications a rank may take
 _SORTED_VALUES = 10**7  # values that may be sorted in search of repetitions
@@ -46,14 +46,14 @@ class TableSummary:
     def __str__(self) -> str:
         def shares(values: tuple[float, ...]) -> str:
             order = sorted(range(len(values)), key=lambda j: -values[j])
-            return listed([f"{self.columns[j]} {100 * values[j]:.3g} %" for j in order if values[j]]) or "none"
+            return join_few([f"{self.columns[j]} {100 * values[j]:.3g} %" for j in order if values[j]]) or "none"
 
         least = f"at least {self.rank} ({self.rank_rows} rows)" if self.rank_rows < self.n_rows else f"{self.rank}"
         seen = f" (at least, {self.repeated_rows} rows)" if self.repeated_rows < self.n_rows else ""
         return (
             f"{self.n_rows} rows, {len(self.columns)} columns, rank {least}\n"
-            f"constant columns: {listed(self.constant) or 'none'}\n"
-            f"duplicated columns: {listed([f'{a} = {b}' for a, b in self.duplicated]) or 'none'}\n"
+            f"constant columns: {join_few(self.constant) or 'none'}\n"
+            f"duplicated columns: {join_few([f'{a} = {b}' for a, b in self.duplicated]) or 'none'}\n"
             f"repeated values: {shares(self.repeated)}{seen}\n"
             f"exact zeros: {shares(self.zeros)}"
         )

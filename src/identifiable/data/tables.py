@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from identifiable.arrays import FloatArray
 from identifiable.data.formats import Opened, Rows, open_source, parquet_blocks
 from identifiable.data.sample import Sample
-from identifiable.errors import DataError, listed
+from identifiable.errors import DataError, join_few
 
 BLOCK_VALUES = 2**21  # values looked at together: 16 MiB of float64
 _MAP_BYTES = 2**28  # an .npy above 256 MiB stays on disk
@@ -183,7 +183,7 @@ class TableReader:
         where = "" if n_rows == self.n_rows else f", rows {first} to {first + n_rows - 1}"
         what = f"{len(faults)} of {len(names)} columns cannot be used" if numeric else "there are no numeric columns"
         lines = [f"\n  {name!r}: {faults[name]}" for name in names if name in faults]
-        return DataError(f"{self._source.origin}{where}: {what} (rows are counted from 0):{listed(lines, '')}")
+        return DataError(f"{self._source.origin}{where}: {what} (rows are counted from 0):{join_few(lines, '')}")
 
 
 def _choose(source: Opened, u: Names | None, columns: Names | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -197,18 +197,20 @@ def _choose(source: Opened, u: Names | None, columns: Names | None) -> tuple[tup
         twice = [repr(name) for name, count in Counter(names).items() if count > 1]
         if twice:
             raise DataError(
-                f"{source.origin}: duplicated column names in {what}: {listed(twice)}. Rename or drop them."
+                f"{source.origin}: duplicated column names in {what}: {join_few(twice)}. Rename or drop them."
             )
     unknown = [name for name in columns + u if name not in known]
     if unknown:
         near = {near for name in unknown for near in difflib.get_close_matches(name, source.names)}
         raise DataError(
-            f"{source.origin} has no column {listed([repr(name) for name in unknown])}. "
-            + (f"Did you mean {listed(sorted(map(repr, near)))}? " if near else "")
-            + f"It has: {listed(source.names)}."
+            f"{source.origin} has no column {join_few([repr(name) for name in unknown])}. "
+            + (f"Did you mean {join_few(sorted(map(repr, near)))}? " if near else "")
+            + f"It has: {join_few(source.names)}."
         )
     if not columns:
-        raise DataError(f"{source.origin} has no numeric columns left for x: it has {listed(source.names) or 'none'}.")
+        raise DataError(
+            f"{source.origin} has no numeric columns left for x: it has {join_few(source.names) or 'none'}."
+        )
     return columns, u
 
 

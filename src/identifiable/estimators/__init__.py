@@ -1,6 +1,6 @@
 """One method, one file."""
 
-from identifiable.algorithms.diagonal_basis import Unmixed, unmix
+from identifiable.algorithms.diagonal_basis import DiagonalBasis, diagonal_basis
 from identifiable.estimators.baselines import IndependentComponents, PrincipalComponents, RawData, baselines
 from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
 from identifiable.estimators.factorial_unmixing import FactorialUnmixing
@@ -26,6 +26,7 @@ __all__ = [
     "BetaTCVAE",
     "BetaVAE",
     "DegenerateGaussianMixture",
+    "DiagonalBasis",
     "FactorialUnmixing",
     "GMMFlow",
     "GroupedSparse",
@@ -38,8 +39,7 @@ __all__ = [
     "SegmentUnmixing",
     "SparseUnmixing",
     "TwoStage",
-    "Unmixed",
     "VaDE",
     "baselines",
-    "unmix",
+    "diagonal_basis",
 ]

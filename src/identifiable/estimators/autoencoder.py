@@ -163,7 +163,7 @@ class LeakyLayers(nn.Module):
         return x, cholesky(turned.mT @ turned)
 
     @torch.no_grad()
-    def be(self, flow: SmoothLeakyFlow, *, inverse: bool = False) -> None:
+    def copy_from(self, flow: SmoothLeakyFlow, *, inverse: bool = False) -> None:
         """Take over the maps of a flow, or of its inverse."""
         A, b = flow.weight.double(), flow.biases.double()[:, :, None]
         offset = ((1 - flow.log_slope.double().exp()) * math.log(2) / flow.beta.double())[:, :, None]

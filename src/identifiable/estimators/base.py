@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from identifiable.agreement.stability import DOUBTFUL, STABLE, Stability
 from identifiable.arrays import FloatArray, is_integer
-from identifiable.errors import DataError, FitFailedError, RecoveryWarning, listed
+from identifiable.errors import DataError, FitFailedError, RecoveryWarning, join_few
 from identifiable.theory import Certificate, Level
 
 __all__ = [
@@ -95,7 +95,7 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         constant = [str(n) for n, c in zip(names, np.ptp(checked, axis=0) == 0, strict=True) if c]
         if constant:
             raise DataError(
-                f"Every column must vary; constant here: {listed(constant)} ({len(constant)} of {len(names)}). "
+                f"Every column must vary; constant here: {join_few(constant)} ({len(constant)} of {len(names)}). "
                 "Drop them before fitting."
             )
         seen: dict[bytes, str] = {}
@@ -106,7 +106,7 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 doubled.append(f"{name} = {first}")
         if doubled:
             raise DataError(
-                f"Every column must differ from the others; duplicated here: {listed(doubled)}. Keep one of each."
+                f"Every column must differ from the others; duplicated here: {join_few(doubled)}. Keep one of each."
             )
         return checked
 
@@ -141,10 +141,10 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         checks = (agree, *found.checks)
         if agree.verdict == "holds":
             return replace(found, checks=checks)
-        at_best = Level.NONE if agree.verdict == "fails" else found.at_best
-        return Certificate(Level.NONE, at_best, "", checks, (), (), None, None, True)
+        if_undecided_hold = Level.NONE if agree.verdict == "fails" else found.if_undecided_hold
+        return Certificate(Level.NONE, if_undecided_hold, "", checks, (), (), None, None, True)
 
-    def _settle(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
+    def _compare_restarts(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
         """Compare the restarts' latents (R, N, n) of held-out rows; set `stability_`; return the restart to keep.
 
         A stability that was measured otherwise than by MCC is taken instead.

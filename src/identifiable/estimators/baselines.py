@@ -186,7 +186,7 @@ class IndependentComponents(_Baseline):
                 )  # a start that does not converge shows in stability_
                 ica.fit(X[train] / scale)
             unmixings.append(ica.components_ / scale)
-        kept: NDArray[np.float64] = unmixings[self._settle(np.stack([X[held] @ w.T for w in unmixings]))]
+        kept: NDArray[np.float64] = unmixings[self._compare_restarts(np.stack([X[held] @ w.T for w in unmixings]))]
         return kept
 
 

@@ -35,7 +35,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from identifiable.algorithms.component_choice import Search, Start, starts
-from identifiable.algorithms.diagonal_basis import Unmixed, unmix
+from identifiable.algorithms.diagonal_basis import DiagonalBasis, diagonal_basis
 from identifiable.algorithms.singular import Gaussians, Run, log_sum_exp
 from identifiable.algorithms.subspaces import FloatArray
 from identifiable.arrays import is_integer, is_real
@@ -86,7 +86,7 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
     noise_floor_ : s, in the units of X.
     mixture_ : the same as a `Mixture`.
     certificate_ : `Certificate` of what is identified where these are latents.
-    unmixed_ : `Unmixed`, the basis in which the components are diagonal, if there is one.
+    unmixed_ : `DiagonalBasis`, the basis in which the components are diagonal, if there is one.
     n_components_, n_rows_ : J, N.
     labels_ : (N,) components of the training rows.
     converged_, n_iter_, lower_bound_ : how EM ended; lower_bound_ is the mean log-likelihood with the floor.
@@ -209,14 +209,14 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
         return certify(self.mixture_, estimated=True)
 
     @property
-    def unmixed_(self) -> Unmixed:
+    def unmixed_(self) -> DiagonalBasis:
         """The basis in which the components are diagonal, as far as there is one: from one affine map to latents.
 
         Where components are independent in some coordinates, and their variances tell these apart, the coordinates are
         single latents up to order and scale (Kivva et al. 2022, Theorem E.1).
         """
         floor = self.noise_floor_**2 * np.eye(self.means_.shape[1])
-        return unmix(Mixture(self.weights_, self.means_, self.covariances_ + floor), rows=self.n_rows_)
+        return diagonal_basis(Mixture(self.weights_, self.means_, self.covariances_ + floor), rows=self.n_rows_)
 
     @property
     def mixture_(self) -> Mixture:

@@ -24,13 +24,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from identifiable.algorithms.diagonal_basis import in_basis, unmix
+from identifiable.algorithms.diagonal_basis import diagonal_basis, in_basis
 from identifiable.algorithms.factorial import FactorialMixture, covariances_of, em_mixture, free_bic
 from identifiable.algorithms.singular import Gaussians, log_sum_exp
 from identifiable.algorithms.ties import tied
 from identifiable.arrays import Array, hold_out, is_integer, is_real
 from identifiable.distributions.mixture import Mixture
-from identifiable.errors import RecoveryWarning, listed
+from identifiable.errors import RecoveryWarning, join_few
 from identifiable.estimators.affine import AffineModel
 from identifiable.estimators.sparse_unmixing import Reduction
 from identifiable.theory import Certificate, Structure, certify, structure_of
@@ -68,7 +68,7 @@ class FactorialUnmixing(AffineModel):
     noise_ : (n, n) covariance of the noise in the latents.
     effective_rows_ : (J,) what the rows are worth to each component; fewer where components overlap.
     n_iter_ : steps of EM on all rows.
-    resolved_, blocks_ : how clearly two latents are told apart, and groups that are not; see `Unmixed`.
+    resolved_, blocks_ : how clearly two latents are told apart, and groups that are not; see `DiagonalBasis`.
     structure_ : `Structure`: how many hidden variables the components are the joint values of, if that can be told.
     stability_, fit_status_, certificate_ : agreement between restarts; what is identified, and why.
 
@@ -140,7 +140,7 @@ class FactorialUnmixing(AffineModel):
             rows = white[half] if enough else white[train]
             start = first if r == 0 else self._unmixed(em_mixture(rows, len(first.weights), seed + r), noise)
             found.append(start.improved(rows, max_iter=self.max_iter, tol=self.tol).model)
-        self._settle(np.stack([white[held] @ one.W.T for one in found]))
+        self._compare_restarts(np.stack([white[held] @ one.W.T for one in found]))
         ended = [one.improved(white, max_iter=self.max_iter, tol=self.tol) for one in found]
         best = max(ended, key=lambda one: one.score)
         self.n_iter_ = best.n_iter
@@ -212,7 +212,7 @@ class FactorialUnmixing(AffineModel):
         return start.resized(some, most=most, max_iter=30, tol=10 * self.tol)
 
     def _unmixed(self, start: Mixture, noise: Array) -> FactorialMixture:
-        return FactorialMixture.of(start, unmix(start, noise=noise if noise.any() else None).W)
+        return FactorialMixture.of(start, diagonal_basis(start, noise=noise if noise.any() else None).W)
 
     def _noise(self, reduction: Reduction, d: int) -> Array:
         """Return the covariance (n, n) of the noise in white rows."""
@@ -233,7 +233,7 @@ class FactorialUnmixing(AffineModel):
             judged = in_basis(free, free.weights, free.covariances, found.W, len(white))
         else:
             free = covariances_of(white, found)
-            judged = unmix(free, rows=len(white), noise=noise if noise.any() else None)
+            judged = diagonal_basis(free, rows=len(white), noise=noise if noise.any() else None)
         loadings = judged.W / np.sqrt(reduction.variances) @ reduction.vectors[:, : reduction.n].T
         sign = np.sign(loadings[np.arange(len(loadings)), np.abs(loadings).argmax(1)])
         W = judged.W * sign[:, None]
@@ -254,7 +254,7 @@ class FactorialUnmixing(AffineModel):
         self._set_map(W, reduction)
         if self.blocks_:
             one = len(self.blocks_[0]) == len(W)
-            which = "all of them" if one else listed([str(block) for block in self.blocks_])
+            which = "all of them" if one else join_few([str(block) for block in self.blocks_])
             warnings.warn(
                 f"FactorialUnmixing: latents are not told apart from each other: {which}. As far as these rows tell, "
                 "their variances are proportional over the components, and only their span is found. See blocks_.",

@@ -89,7 +89,7 @@ class PriorGivenU(nn.Module):
             self.means.copy_(torch.as_tensor(means))
 
     @torch.no_grad()
-    def measure_in(self, shift: Tensor, unit: Tensor) -> None:
+    def rescale(self, shift: Tensor, unit: Tensor) -> None:
         """Change latents z to (z - shift) / unit, both (R, n); for "variance" and "laplace" the shift must be zero."""
         self.shift.add_(shift[:, None] * self.log_unit.exp())
         self.log_unit.add_(unit.log()[:, None])
@@ -98,15 +98,15 @@ class PriorGivenU(nn.Module):
 class GivenU(LatentModel):
     """What every method with an observed u has: u itself, its prior, its groups, its certificate."""
 
-    kinds: str | Sequence[str]
-    groups: int | None
+    u_types: str | Sequence[str]
+    n_groups: int | None
     family: str
     prior: str
 
     auxiliary_: Auxiliary
     family_: str
     table_: bool
-    law_: ConditionalPrior | None
+    conditional_prior_: ConditionalPrior | None
 
     def __sklearn_tags__(self) -> Any:
         """Say that u is needed."""
@@ -116,15 +116,15 @@ class GivenU(LatentModel):
 
     def _check_given(self) -> None:
         self._check_common_parameters()
-        words = isinstance(self.kinds, str) and self.kinds in KINDS
-        several = not isinstance(self.kinds, str) and isinstance(self.kinds, Sequence)
-        self._require("kinds", words or several, f"one of {KINDS}, or a sequence of them")
-        self._require("groups", self.groups is None or is_integer(self.groups, 2), "an integer >= 2 or None")
+        words = isinstance(self.u_types, str) and self.u_types in KINDS
+        several = not isinstance(self.u_types, str) and isinstance(self.u_types, Sequence)
+        self._require("u_types", words or several, f"one of {KINDS}, or a sequence of them")
+        self._require("n_groups", self.n_groups is None or is_integer(self.n_groups, 2), "an integer >= 2 or None")
         self._require("family", self.family in ("auto", *FAMILIES), f"'auto' or one of {FAMILIES}")
         self._require("prior", self.prior in ("auto", "table", "net"), "'auto', 'table' or 'net'")
 
     def _set_auxiliary(self, y: Any, rows: int) -> None:
-        self.auxiliary_ = Auxiliary.of(y, rows, self.kinds, self.groups)
+        self.auxiliary_ = Auxiliary.of(y, rows, self.u_types, self.n_groups)
         self.table_ = self.auxiliary_.all_categorical if self.prior == "auto" else self.prior == "table"
 
     def _hold_out(self, u: Any, rows: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -157,7 +157,7 @@ class GivenU(LatentModel):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)
             linear = SegmentUnmixing(
-                n_restarts=2, random_state=seed + restart, device="cpu", kinds="categorical", means=means
+                n_restarts=2, random_state=seed + restart, device="cpu", u_types="categorical", means=means
             ).fit(y, codes)
         if restart == 0:
             self.family_ = decided if decided != "auto" else "gaussian" if linear.means_.any() else "variance"
@@ -220,19 +220,21 @@ class GivenU(LatentModel):
         """Estimate the law of the latents given the groups of u, and how well, for the certificate."""
         codes = self.auxiliary_.codes(u)
         enough = np.bincount(codes, minlength=self.auxiliary_.n_groups)[codes] >= FEWEST_ROWS
-        self.law_ = None
+        self.conditional_prior_ = None
         if enough.any() and (z[enough].std(0) > 0).all():
             try:
-                self.law_ = ConditionalPrior.resampled(z[enough], codes[enough], self.family_, seed=seed)  # type: ignore[arg-type]
+                self.conditional_prior_ = ConditionalPrior.resampled(z[enough], codes[enough], self.family_, seed=seed)  # type: ignore[arg-type]
             except DataError:  # a latent is constant in some group: nothing can be said
-                self.law_ = None
+                self.conditional_prior_ = None
 
     def _certificate(self, observation: Any, injective: bool | None) -> Certificate:
         """Certify what was learnt, as far as restarts agree."""
-        if self.law_ is None:
+        if self.conditional_prior_ is None:
             few = Check("values", "there are rows for each value of u", None, None, "fails", "Too few rows per value.")
             return Certificate(Level.NONE, Level.NONE, "", (self.stability_.check, few), (), (), None, None, True)
-        return self._certified(certify(self.law_, estimated=True, injective=injective, observation=observation))
+        return self._certified(
+            certify(self.conditional_prior_, estimated=True, injective=injective, observation=observation)
+        )
 
 
 def rows_of(u: Any, rows: NDArray[np.int64]) -> Any:

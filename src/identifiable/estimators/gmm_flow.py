@@ -6,9 +6,9 @@ Model (Willetts & Paige 2021, App. D; Kivva et al. 2022): x = f(z), z ~ Σ_k w_k
 
 It goes the way the theory goes. With free covariances the latents are identified up to an affine map (Theorem 3.2a),
 and the likelihood does not care which: the flow has only to make every component Gaussian. Then the closed form
-(Theorem E.1, `unmix`) finds the basis in which the components are diagonal, and the flow is trained on with diagonal
-ones, which hold it to independent latents (Theorem 3.2b). With diagonal covariances from the start, as in the paper,
-the flow is caught in wrong axes: on the paper's data MCC .65 instead of .99.
+(Theorem E.1, `diagonal_basis`) finds the basis in which the components are diagonal, and training continues with
+diagonal ones, which enforce independent latents (Theorem 3.2b). With diagonal covariances from the beginning, as in the
+paper, the flow converges to wrong axes: on the paper's data MCC .65 instead of .99.
 """
 
 import warnings
@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from identifiable.algorithms.diagonal_basis import unmix
+from identifiable.algorithms.diagonal_basis import diagonal_basis
 from identifiable.algorithms.factorial import FactorialMixture, em_mixture, moments
 from identifiable.arrays import Array, FloatArray, blocks_of_rows, hold_out, is_integer, is_real
 from identifiable.distributions.mixture import Mixture
@@ -29,14 +29,14 @@ from identifiable.errors import DataError, RecoveryWarning
 from identifiable.estimators.base import LatentModel, resolve_device
 from identifiable.estimators.factorial_unmixing import FactorialUnmixing
 from identifiable.estimators.sparse_unmixing import Reduction, one_thread
-from identifiable.flows.flows import AutoregressiveFlow, BentFlow, SmoothLeakyFlow
+from identifiable.flows.flows import AutoregressiveFlow, SmoothLeakyFlow, SoftplusFlow
 from identifiable.nets import as_tensor, in_precision_of, select_member
 from identifiable.priors.mixture import MixtureBase, of_size
 from identifiable.theory import Certificate, Structure, full_rank, structure_of
 from identifiable.training import Anneal, Batch, History, Plan, Step, minimise
 
-DEPTH = {"leaky": 20, "bent": 12, "autoregressive": 10}
-RATE = {"leaky": 3e-2, "bent": 2e-2, "autoregressive": 3e-3}
+DEPTH = {"leaky": 20, "softplus": 12, "autoregressive": 10}
+RATE = {"leaky": 3e-2, "softplus": 2e-2, "autoregressive": 3e-3}
 BETA = 2.0, 100.0  # sharpness of the bends of a leaky flow, at the start and at the end of free training
 MOST_COMPONENTS = 40
 MIXTURE_ROWS = 10_000  # rows a mixture is fitted to, where training starts from one
@@ -44,7 +44,7 @@ ROWS_PER_COMPONENT = 4  # at least, and as many for each latent
 CAPTURED = 10  # latents up to which a step is recorded on a GPU: the determinants of larger matrices cannot be
 FLATTEST = 1e-3  # a direction that varies by less, as a share of the largest, counts as at rest
 
-Flow = SmoothLeakyFlow | BentFlow | AutoregressiveFlow
+Flow = SmoothLeakyFlow | SoftplusFlow | AutoregressiveFlow
 
 
 class FlowMixture(nn.Module):
@@ -75,13 +75,13 @@ class GMMFlow(LatentModel):
     n_components : components of the mixture, more than there are clusters: they may share one. None: as many as
         `FactorialUnmixing` finds, which are more than there are clusters where the mixing bends them, 40 at most. Fewer
         are used where rows are few.
-    flow : "leaky" for mixings that are piecewise affine, "bent" for smooth ones that saturate, "autoregressive" for the
+    flow : "leaky" for piecewise affine mixings, "softplus" for smooth ones that saturate, "autoregressive" for the
         masked autoregressive layers of the paper (from zuko).
-    depth : layers; None: 20 leaky, 12 bent, 10 autoregressive ones.
-    free_steps : steps of training with free covariances; 0: diagonal from the start, as in the paper.
+    depth : layers; None: 20 leaky, 12 softplus, 10 autoregressive ones.
+    full_covariance_steps : steps of training with free covariances; 0: diagonal from the start, as in the paper.
     max_steps : steps with diagonal covariances; 0: they stay free, and latents are known up to an affine map at best.
-    batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine, twice. None: 0.03 leaky, 0.02 bent,
-        0.003 autoregressive.
+    batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine, twice. None: 0.03 leaky,
+        0.02 softplus, 0.003 autoregressive.
 
     Attributes
     ----------
@@ -97,7 +97,9 @@ class GMMFlow(LatentModel):
     --------
     >>> from identifiable.data import make_gmm
     >>> s = make_gmm(2000, n=2, components=4, random_state=0)
-    >>> model = GMMFlow(n_restarts=2, n_components=6, free_steps=100, max_steps=100, random_state=0, verbose=0)
+    >>> model = GMMFlow(
+    ...     n_restarts=2, n_components=6, full_covariance_steps=100, max_steps=100, random_state=0, verbose=0
+    ... )
     >>> model.fit(s.x).transform(s.x).shape, model.mixture_.means.shape
     ((2000, 2), (6, 2))
     >>> bool(abs(model.inverse_transform(model.transform(s.x)) - s.x).max() < 1e-6)
@@ -134,7 +136,7 @@ class GMMFlow(LatentModel):
         n_components: int | None = None,
         flow: str = "leaky",
         depth: int | None = None,
-        free_steps: int = 4000,
+        full_covariance_steps: int = 4000,
         max_steps: int = 4000,
         batch_size: int = 1024,
         learning_rate: float | None = None,
@@ -147,7 +149,7 @@ class GMMFlow(LatentModel):
         self.n_components = n_components
         self.flow = flow
         self.depth = depth
-        self.free_steps = free_steps
+        self.full_covariance_steps = full_covariance_steps
         self.max_steps = max_steps
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -169,7 +171,7 @@ class GMMFlow(LatentModel):
         rows = self._project(X)
         with one_thread():
             model = self._train(rows[train], rows[held], seed, device)
-        self._settle(_through(model, rows[held]))
+        self._compare_restarts(_through(model, rows[held]))
         self.restart_scores_ = _likely(model, rows[held])
         self._restarts = model.eval()
         self.module_ = select_member(model, int(np.argmax(self.restart_scores_))).eval()
@@ -266,18 +268,18 @@ class GMMFlow(LatentModel):
         asked = _clusters(rows, seed) if self.n_components is None else self.n_components
         K = self.n_components_ = max(1, min(asked, len(rows) // (ROWS_PER_COMPONENT * (n + 1))))
         flow = self._flow(self.n_restarts, n, rng)
-        if self.free_steps:
+        if self.full_covariance_steps:
             mixtures = [_mixture(rows, K, seed + r) for r in range(self.n_restarts)]
             model = FlowMixture(flow, MixtureBase.of(mixtures, diagonal=False)).to(device)
-            self._minimise(model, rows, held, self.free_steps, seed, BETA)
+            self._minimise(model, rows, held, self.full_covariance_steps, seed, BETA)
         if self.max_steps:
             model = FlowMixture(flow, MixtureBase(self.n_restarts, K, n, diagonal=True)).to(device)
-            latents = list(_through(model, rows)) if self.free_steps else [rows] * self.n_restarts
+            latents = list(_through(model, rows)) if self.full_covariance_steps else [rows] * self.n_restarts
             found = [_factorial(t, K, seed + self.n_restarts + r) for r, t in enumerate(latents)]
             W = torch.as_tensor(np.stack([one.W.T for one in found]), dtype=torch.float32, device=device)
             flow.then(W, torch.zeros(self.n_restarts, n, device=device))
             model.base = MixtureBase.of([of_size(one.mixture, K) for one in found], diagonal=True).to(device)
-            sharp = (BETA[1], BETA[1]) if self.free_steps else BETA
+            sharp = (BETA[1], BETA[1]) if self.full_covariance_steps else BETA
             self._minimise(model, rows, held, self.max_steps, seed + 1, sharp)
         self._standardise(model, rows)
         return model
@@ -324,7 +326,7 @@ class GMMFlow(LatentModel):
         scale = 1 / t.std(1, correction=0).clamp(min=1e-12)
         shift = -t.mean(1) * scale
         model.flow.then(torch.diag_embed(scale).to(like), shift.to(like))
-        model.base.measure_in(scale.to(like), shift.to(like))
+        model.base.rescale(scale.to(like), shift.to(like))
         if model.base.off is None:
             share = torch.softmax(model.base.logits, -1)[..., None]
             centred = model.base.log_factors - (share * model.base.log_factors).sum(1, keepdim=True)
@@ -398,7 +400,7 @@ class GMMFlow(LatentModel):
         depth = DEPTH[self.flow] if self.depth is None else self.depth
         if self.flow == "leaky":
             return SmoothLeakyFlow(members, n, depth, rng=rng)
-        return (BentFlow if self.flow == "bent" else AutoregressiveFlow)(members, n, depth, rng=rng)
+        return (SoftplusFlow if self.flow == "softplus" else AutoregressiveFlow)(members, n, depth, rng=rng)
 
     def _build(self, members: int, rng: torch.Generator | None = None) -> FlowMixture:
         n, components = self._n_features_out, self.n_components_
@@ -412,9 +414,9 @@ class GMMFlow(LatentModel):
         self._require("n_components", found or is_integer(self.n_components, 1), "an integer >= 1 or None")
         self._require("flow", self.flow in DEPTH, f"one of {tuple(DEPTH)}")
         self._require("depth", self.depth is None or is_integer(self.depth, 2), "an integer >= 2 or None")
-        self._require("free_steps", is_integer(self.free_steps, 0), "an integer >= 0")
-        some = is_integer(self.max_steps, 0 if self.free_steps else 1)
-        self._require("max_steps", some, "an integer >= 0, and > 0 where free_steps is 0")
+        self._require("full_covariance_steps", is_integer(self.full_covariance_steps, 0), "an integer >= 0")
+        some = is_integer(self.max_steps, 0 if self.full_covariance_steps else 1)
+        self._require("max_steps", some, "an integer >= 0, and > 0 where full_covariance_steps is 0")
         self._require("batch_size", is_integer(self.batch_size, 2), "an integer >= 2")
         known = self.learning_rate is None or is_real(self.learning_rate, 0)
         self._require("learning_rate", known, "a number > 0 or None")
@@ -438,7 +440,7 @@ def _factorial(t: Array, components: int, seed: int) -> FactorialMixture:
     """Unmix the components of latents t (N, n): by the closed form, then by EM."""
     mixture = _mixture(t, components, seed)
     some = t[np.random.default_rng(seed).permutation(len(t))[:MIXTURE_ROWS]]
-    return FactorialMixture.of(mixture, unmix(mixture).W).improved(some, max_iter=30, tol=1e-4).model
+    return FactorialMixture.of(mixture, diagonal_basis(mixture).W).improved(some, max_iter=30, tol=1e-4).model
 
 
 @torch.no_grad()

@@ -169,7 +169,7 @@ class GroupedSparse(SparseAutoencoder):
         self.history_ = extragradient(module, objective, batches.draw, self.max_steps, rates, self.verbose)
         module.freeze(lambda: module.blocks(rows))
         latents = module.codes(self._to_tensor(X[held], torch.float32, device))
-        self.module_ = select_member(module, self._settle(latents.double().cpu().numpy()))
+        self.module_ = select_member(module, self._compare_restarts(latents.double().cpu().numpy()))
         self._set_moments(X[train], X[held])
         return self
 

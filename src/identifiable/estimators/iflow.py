@@ -32,7 +32,7 @@ from identifiable.errors import DataError
 from identifiable.estimators.base import resolve_device
 from identifiable.estimators.given_u import GivenU, PriorGivenU, rows_of
 from identifiable.estimators.sparse_unmixing import Reduction, one_thread
-from identifiable.flows.flows import BentFlow
+from identifiable.flows.flows import SoftplusFlow
 from identifiable.nets import as_tensor, in_precision_of, select_member
 from identifiable.theory import Certificate
 from identifiable.training import Anneal, Batch, History, Plan, Step, minimise
@@ -46,7 +46,7 @@ CAPTURED = 10  # columns up to which a step is recorded on a GPU: the determinan
 class FlowGivenU(nn.Module):
     """A flow on n of m coordinates, its prior given u, and Gaussian scales of the m - n others; R members."""
 
-    def __init__(self, flow: BentFlow, prior: PriorGivenU, columns: int) -> None:
+    def __init__(self, flow: SoftplusFlow, prior: PriorGivenU, columns: int) -> None:
         super().__init__()
         self.flow, self.prior = flow, prior
         self.log_rest = nn.Parameter(torch.zeros(len(prior.shift), 1, columns - prior.n))
@@ -61,7 +61,7 @@ class FlowGivenU(nn.Module):
         return value
 
 
-class Straightened(nn.Module):
+class ManifoldFlow(nn.Module):
     """The kept model: rows y -> (first flow, where there is one) -> flow -> latents.
 
     Of the first flow's prior nothing is kept: its family may be another than that of the latents, once straightened.
@@ -107,7 +107,7 @@ class IFlow(GivenU):
         (centred); "auto": "gaussian" where the means of the data change with u, else "variance".
     prior : where its parameters come from: a "table" of the values of u or a "net" of its features; "auto": a table
         unless some column of u is continuous.
-    kinds, groups : what u is, and its groups; see `Auxiliary.of`.
+    u_types, n_groups : what u is, and its groups; see `Auxiliary.of`.
     depth : layers of the flow.
     max_steps, batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
 
@@ -116,7 +116,7 @@ class IFlow(GivenU):
     module_ : the kept flow and its prior.
     auxiliary_ : `Auxiliary`, how u is read.
     family_, table_ : what "auto" became.
-    law_ : `ConditionalPrior`, the law of the latents in each group of u, with bootstrap copies.
+    conditional_prior_ : `ConditionalPrior`, the law of the latents in each group of u, with bootstrap copies.
     history_ : `History` of the last training.
     stability_, fit_status_ : agreement between restarts.
     certificate_ : `Certificate`: what is identified, and why.
@@ -137,7 +137,7 @@ class IFlow(GivenU):
     map and the training are this library's own.
     """
 
-    module_: Straightened
+    module_: ManifoldFlow
     history_: History
     mean_: Array
     scale_: Array
@@ -156,8 +156,8 @@ class IFlow(GivenU):
         verbose: int = 1,
         family: str = "auto",
         prior: str = "auto",
-        kinds: str | Sequence[str] = "auto",
-        groups: int | None = None,
+        u_types: str | Sequence[str] = "auto",
+        n_groups: int | None = None,
         depth: int = 12,
         max_steps: int = 3000,
         batch_size: int = 1024,
@@ -170,8 +170,8 @@ class IFlow(GivenU):
         self.verbose = verbose
         self.family = family
         self.prior = prior
-        self.kinds = kinds
-        self.groups = groups
+        self.u_types = u_types
+        self.n_groups = n_groups
         self.depth = depth
         self.max_steps = max_steps
         self.batch_size = batch_size
@@ -188,10 +188,10 @@ class IFlow(GivenU):
         """
         fitted = self._fit(X, y)
         split = fitted.split
-        self._settle(_through(fitted.unmix, fitted.rows[:, split.held]))
+        self._compare_restarts(_through(fitted.unmix, fitted.rows[:, split.held]))
         kept = int(np.argmax(fitted.likely))
         straight = None if fitted.straight is None else select_member(fitted.straight, kept)
-        self.module_ = Straightened(straight, select_member(fitted.unmix, kept)).eval()
+        self.module_ = ManifoldFlow(straight, select_member(fitted.unmix, kept)).eval()
         z = _through(self.module_.unmix, fitted.rows[min(kept, len(fitted.rows) - 1), split.train][None])
         self._set_law(z[0], rows_of(y, split.train), fitted.seed)
         return self
@@ -289,7 +289,7 @@ class IFlow(GivenU):
         linear = [self._linear(y[:, :n], u, seed, restart=r) for r, y in enumerate(own)]
         W = np.stack([np.diag(1 / np.maximum(y.std(0), NOISE[1])) for y in own])
         W[:, :n, :n] = np.stack([one.components_.T for one in linear])
-        flow = BentFlow(self.n_restarts, m, depth, start=torch.as_tensor(W, dtype=torch.float32), rng=rng)
+        flow = SoftplusFlow(self.n_restarts, m, depth, start=torch.as_tensor(W, dtype=torch.float32), rng=rng)
         with torch.no_grad():
             flow.bias[:, -1, :n] -= torch.as_tensor(np.stack([one.mean_ @ one.components_.T for one in linear]))
         prior = self._prior(self.n_restarts, n, rng)
@@ -348,7 +348,7 @@ class IFlow(GivenU):
         rest = rows.shape[-1] - n
         scales, shifts = (torch.nn.functional.pad(v, (0, rest), value=c) for v, c in ((1 / unit, 1.0), (shift, 0.0)))
         model.flow.then(torch.diag_embed(scales).to(like), (-shifts * scales).to(like))
-        model.prior.measure_in(shift.to(like), unit.to(like))
+        model.prior.rescale(shift.to(like), unit.to(like))
 
     # -- coordinates ----------------------------------------------------------------
 
@@ -392,13 +392,13 @@ class IFlow(GivenU):
         x: FloatArray = (y @ self.vectors_[:, : self.columns_].T * self.scale_ + self.mean_).astype(z.dtype)
         return x
 
-    def _build(self, members: int, rng: torch.Generator | None = None) -> Straightened:
+    def _build(self, members: int, rng: torch.Generator | None = None) -> ManifoldFlow:
         n, m = self.n_used_, self.columns_
-        straight = FlowGivenU(BentFlow(members, m, STRAIGHT_DEPTH, rng=rng), self._prior(members, n), m)
-        unmix = FlowGivenU(BentFlow(members, n, self.depth, rng=rng), self._prior(members, n), n)
-        return Straightened(straight if m > n else None, unmix)
+        straight = FlowGivenU(SoftplusFlow(members, m, STRAIGHT_DEPTH, rng=rng), self._prior(members, n), m)
+        unmix = FlowGivenU(SoftplusFlow(members, n, self.depth, rng=rng), self._prior(members, n), n)
+        return ManifoldFlow(straight if m > n else None, unmix)
 
-    def _module_for(self, rows: FloatArray) -> tuple[Straightened, torch.device]:
+    def _module_for(self, rows: FloatArray) -> tuple[ManifoldFlow, torch.device]:
         """Return the fitted model in the precision of the rows: float64 in, float64 all the way."""
         module = in_precision_of(self.module_, rows)
         return module, module.unmix.flow.weight.device

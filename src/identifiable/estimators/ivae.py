@@ -70,15 +70,15 @@ class IVAE(Columns, GivenU):
         (centred); "auto": "gaussian" where the means of the data change with u, else "variance".
     prior : where its parameters come from: a "table" of the values of u or a "net" of its features; "auto": a table
         unless some column of u is continuous.
-    kinds, groups : what u is, and its groups; see `Auxiliary.of`.
+    u_types, n_groups : what u is, and its groups; see `Auxiliary.of`.
     likelihood : "gaussian" (columns are standardised inside), "bernoulli" (values in [0, 1]), "logistic" (pixels in
         {0, 1/255, ..., 1}) or "categorical" (whole numbers that name categories, column by column).
     binarise : with "bernoulli": None takes values for probabilities, "threshold" cuts them at 1/2, "draw" draws a bit
         for each anew at every step of training.
     noise : standard deviation of the Gaussian noise, in those of a column (the paper: .1); None: learnt, by column.
     posterior : "full" or "diagonal" covariance of q.
-    posterior_sees_u : False: q(z | x), with the prior over all u in the place of p(z | u).
-    start : "linear": encoder and decoder start at `SegmentUnmixing`; "flow": they first learn the maps that `IFlow`
+    posterior_given_u : False: q(z | x), with the prior over all u in the place of p(z | u).
+    init : "linear": encoder and decoder start at `SegmentUnmixing`; "flow": they first learn the maps that `IFlow`
         finds; "random". "auto": "random" with a `net`, "flow" for Gaussian columns, else "linear".
     weights : of the terms of the bound, (a, b, c, d): reconstruction, mutual information of x and z, total correlation
         of z, divergence of each latent's law from the prior given u, as in the authors' code (theirs: 100, 1, 0, 10).
@@ -100,7 +100,7 @@ class IVAE(Columns, GivenU):
     auxiliary_ : `Auxiliary`, how u is read.
     family_, table_ : what "auto" became.
     noise_ : (d,) standard deviation of the decoder's noise in the units of the data; Gaussian only.
-    law_ : `ConditionalPrior`, the law of the latents in each group of u, with bootstrap copies.
+    conditional_prior_ : `ConditionalPrior`, the law of the latents in each group of u, with bootstrap copies.
     restart_scores_ : (R,) bound on held-out rows.
     history_ : `History` of the training.
     stability_, fit_status_ : agreement between restarts.
@@ -136,14 +136,14 @@ class IVAE(Columns, GivenU):
         verbose: int = 1,
         family: str = "auto",
         prior: str = "auto",
-        kinds: str | Sequence[str] = "auto",
-        groups: int | None = None,
+        u_types: str | Sequence[str] = "auto",
+        n_groups: int | None = None,
         likelihood: str = "gaussian",
         binarise: Literal["threshold", "draw"] | None = None,
         noise: float | None = None,
         posterior: str = "full",
-        posterior_sees_u: bool = True,
-        start: str = "auto",
+        posterior_given_u: bool = True,
+        init: str = "auto",
         weights: Sequence[float] | None = None,
         hidden: Sequence[int] = (128, 128, 128),
         activation: str = "silu",
@@ -162,14 +162,14 @@ class IVAE(Columns, GivenU):
         self.verbose = verbose
         self.family = family
         self.prior = prior
-        self.kinds = kinds
-        self.groups = groups
+        self.u_types = u_types
+        self.n_groups = n_groups
         self.likelihood = likelihood
         self.binarise = binarise
         self.noise = noise
         self.posterior = posterior
-        self.posterior_sees_u = posterior_sees_u
-        self.start = start
+        self.posterior_given_u = posterior_given_u
+        self.init = init
         self.weights = weights
         self.hidden = hidden
         self.activation = activation
@@ -227,7 +227,7 @@ class IVAE(Columns, GivenU):
             self._rate,
             clip=1.0,
             patience=self.patience,
-            settled=0.0 if first == 1 else HALF,
+            criterion_from=0.0 if first == 1 else HALF,
             anneal={"beta": Anneal(first, 1.0, until=HALF)},
         )
         self.history_ = minimise(
@@ -238,7 +238,7 @@ class IVAE(Columns, GivenU):
             seed=seed,
             criterion=criterion,
             prepare=prepare,
-            capture=self.posterior_sees_u,
+            capture=self.posterior_given_u,
             checkpoint=self.checkpoint,
             problem=self._problem(),
             verbose=self.verbose,
@@ -246,7 +246,7 @@ class IVAE(Columns, GivenU):
         with torch.no_grad():
             latents = module.posterior(seen, self._pull(module, u_seen)).mean.double().cpu().numpy()
             self.restart_scores_ = -criterion().nan_to_num(torch.inf).double().cpu().numpy()
-        self._settle(latents)
+        self._compare_restarts(latents)
         self._restarts, self.module_ = module, select_member(module, int(np.argmax(self.restart_scores_)))
         if self.checkpoint is not None:
             Path(self.checkpoint).unlink(missing_ok=True)
@@ -389,7 +389,7 @@ class IVAE(Columns, GivenU):
 
     def _pull(self, module: Nets, u: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return mean and log-scale of the Gaussian that multiplies the encoder's factor."""
-        if u is not None and self.posterior_sees_u:
+        if u is not None and self.posterior_given_u:
             return module.gaussian_prior(u)
         bias = module.last_layers[0].bias
         every = self._every_group(bias.device, bias.dtype)
@@ -416,7 +416,7 @@ class IVAE(Columns, GivenU):
 
     def _started(self, X: FloatArray, y: Any, train: NDArray[np.int64], seed: int, device: torch.device) -> Nets:
         """Build the nets at their start."""
-        start, own = self._start, rows_of(y, train)
+        start, own = self._init, rows_of(y, train)
         e = self._rows(X[train], torch.device("cpu"), np.float64).numpy()
         reduction = Reduction.of(e, self.n_latents)
         if reduction.n < self.n_latents:
@@ -449,7 +449,7 @@ class IVAE(Columns, GivenU):
                 device=str(device),
                 verbose=self.verbose,
                 family=self.family_,
-                kinds="categorical",
+                u_types="categorical",
                 max_steps=max(1, self.max_steps // 2),
             )
             codes, vary = self.auxiliary_.codes(own), np.ptp(X[train], axis=0) > 0
@@ -460,10 +460,10 @@ class IVAE(Columns, GivenU):
         return module
 
     @property
-    def _start(self) -> str:
+    def _init(self) -> str:
         """What "auto" becomes."""
-        if self.start != "auto":
-            return self.start
+        if self.init != "auto":
+            return self.init
         return "random" if self.net is not None else "flow" if self.likelihood == "gaussian" else "linear"
 
     @torch.no_grad()
@@ -544,12 +544,12 @@ class IVAE(Columns, GivenU):
         self._check_nets()
         self._require("noise", self.noise is None or is_real(self.noise, 0), "None or a number > 0")
         self._require("posterior", self.posterior in ("full", "diagonal"), "'full' or 'diagonal'")
-        self._require("posterior_sees_u", isinstance(self.posterior_sees_u, bool), "True or False")
+        self._require("posterior_given_u", isinstance(self.posterior_given_u, bool), "True or False")
         self._require("resolve", isinstance(self.resolve, bool), "True or False")
         starts = ("auto", "flow", "linear", "random") if self.likelihood == "gaussian" else ("auto", "linear", "random")
-        self._require("start", self.start in starts, f"one of {starts} with likelihood={self.likelihood!r}")
+        self._require("init", self.init in starts, f"one of {starts} with likelihood={self.likelihood!r}")
         if self.net is not None:
-            self._require("start", self._start == "random", "'auto' or 'random' when a net is given")
+            self._require("init", self._init == "random", "'auto' or 'random' when a net is given")
         four = (
             isinstance(self.weights, Sequence)
             and len(self.weights) == 4

@@ -93,7 +93,7 @@ class MFCVAE(MixtureVAE):
         progressive: bool = False,
         bound: str = "single-sample",
         first_beta: float | None = None,
-        start: str = "auto",
+        init: str = "auto",
         pretrain_steps: int | None = None,
         posterior: str = "auto",
         likelihood: str = "gaussian",
@@ -117,7 +117,7 @@ class MFCVAE(MixtureVAE):
         self.progressive = progressive
         self.bound = bound
         self.first_beta = first_beta
-        self.start = start
+        self.init = init
         self.pretrain_steps = pretrain_steps
         self.posterior = posterior
         self.likelihood = likelihood
@@ -185,9 +185,9 @@ class MFCVAE(MixtureVAE):
         return tuple(Facet(slice(a, b), int(k)) for (a, b), k in zip(pairwise(ends), numbers, strict=True))
 
     @property
-    def _settled(self) -> float:
+    def _criterion_from(self) -> float:
         open_at = OPEN_BY + OPENING if self.progressive and len(self._facets()) > 1 else 0.0
-        return max(super()._settled, open_at)
+        return max(super()._criterion_from, open_at)
 
     def _prepare(self, module: MixtureAutoencoder, steps: int) -> Any:
         prepared = super()._prepare(module, steps)
@@ -217,7 +217,7 @@ class MFCVAE(MixtureVAE):
         self._require("progressive", isinstance(self.progressive, bool), "True or False")
         if count != 1:
             starts = ("auto", "autoencoder", "linear", "random")
-            self._require("start", self.start in starts, f"one of {starts} with several facets")
+            self._require("init", self.init in starts, f"one of {starts} with several facets")
             self._require("posterior", self.posterior != "full", "'auto' or 'diagonal' with several facets")
 
 

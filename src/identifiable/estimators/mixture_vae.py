@@ -110,7 +110,7 @@ class MixtureVAE(VariationalAutoencoder):
 
     bound: str
     first_beta: float | None
-    start: str
+    init: str
     pretrain_steps: int | None
     posterior: str
 
@@ -127,7 +127,7 @@ class MixtureVAE(VariationalAutoencoder):
     def _first_beta(self) -> float:
         if self.first_beta is not None:
             return self.first_beta
-        return 1.0 if self._start in ("flow", "random") else FIRST_BETA
+        return 1.0 if self._init in ("flow", "random") else FIRST_BETA
 
     # -- the bound --------------------------------------------------------------------
 
@@ -153,10 +153,10 @@ class MixtureVAE(VariationalAutoencoder):
     # -- the start --------------------------------------------------------------------
 
     @property
-    def _start(self) -> str:
+    def _init(self) -> str:
         """What "auto" becomes."""
-        if self.start != "auto":
-            return self.start
+        if self.init != "auto":
+            return self.init
         table = self.likelihood == "gaussian" and self.net is None and len(self._facets()) == 1
         return "flow" if table and self.n_latents <= min(MOST_FLOWN, self.n_features_in_) else "autoencoder"
 
@@ -164,18 +164,18 @@ class MixtureVAE(VariationalAutoencoder):
     def _rate(self) -> float:
         if self.learning_rate is not None:
             return self.learning_rate
-        return RATE_AFTER_FLOW if self._start == "flow" else RATE
+        return RATE_AFTER_FLOW if self._init == "flow" else RATE
 
     @property
     def _pretrain_steps(self) -> int:
         if self.pretrain_steps is not None:
             return self.pretrain_steps
-        return FLOW_STEPS if self._start == "flow" else self.max_steps
+        return FLOW_STEPS if self._init == "flow" else self.max_steps
 
     def _started(self, X: FloatArray, seed: int, device: torch.device) -> MixtureAutoencoder:
         self.n_rows_ = len(X)
         fewest = ROWS_PER_COMPONENT * (self.n_latents + 1)
-        rows = len(hold_out(len(X), seed)[0]) if self._start == "flow" else len(X)  # a flow holds out some of its own
+        rows = len(hold_out(len(X), seed)[0]) if self._init == "flow" else len(X)  # a flow holds out some of its own
         self.n_components_ = tuple(max(1, min(one.components, rows // fewest)) for one in self._facets())
         rng = torch.Generator().manual_seed(seed)
         module = self._build(self.n_restarts, rng)
@@ -183,9 +183,9 @@ class MixtureVAE(VariationalAutoencoder):
         module = module.to(device)
         if self.checkpoint is not None and Path(self.checkpoint).exists():
             return module  # the file holds better nets than any start
-        if self._start == "flow":
+        if self._init == "flow":
             self._start_at_flow(module, X, seed, device)
-        elif self._start in ("autoencoder", "linear"):
+        elif self._init in ("autoencoder", "linear"):
             self._start_at_autoencoder(module, X, seed, device, rng)
         return module
 
@@ -198,7 +198,7 @@ class MixtureVAE(VariationalAutoencoder):
             device=str(device),
             verbose=self.verbose,
             n_components=self.n_components_[0],
-            free_steps=self._pretrain_steps,
+            full_covariance_steps=self._pretrain_steps,
             max_steps=self._pretrain_steps,
         )
         with warnings.catch_warnings():
@@ -239,8 +239,8 @@ class MixtureVAE(VariationalAutoencoder):
         assert module.into is not None
         assert module.out is not None
         module.bases[0].load_state_dict(kept.base.state_dict())
-        module.bent_in.be(kept.flow)
-        module.bent_out.be(kept.flow, inverse=True)
+        module.bent_in.copy_from(kept.flow)
+        module.bent_out.copy_from(kept.flow, inverse=True)
         # The flow has its own mean and scale of the columns: some rows were held out.
         scale, shift = self.scale_ / flow.scale_, (self.mean_ - flow.mean_) / flow.scale_
         inwards = flow.vectors_ / flow.sizes_
@@ -260,10 +260,10 @@ class MixtureVAE(VariationalAutoencoder):
     ) -> None:
         """Train without a prior, then fit a mixture to the latents, for every restart its own.
 
-        With start="linear" the latents are to be the principal components, of unit variance.
+        With init="linear" the latents are to be the principal components, of unit variance.
         """
         rows = self._rows(X, device, np.float32)
-        linear = _principal(rows, module.n) if self._start == "linear" else None
+        linear = _principal(rows, module.n) if self._init == "linear" else None
 
         def loss(batch: Batch, step: Step) -> Tensor:
             x = self._seen(batch[0], step.rng)
@@ -381,8 +381,8 @@ class MixtureVAE(VariationalAutoencoder):
             self._architecture(),
             self._likelihood(members),
             full=full and len(facets) == 1,
-            bypass=self._start == "flow",
-            bends=DEPTH["leaky"] if self._start == "flow" else 0,
+            bypass=self._init == "flow",
+            bends=DEPTH["leaky"] if self._init == "flow" else 0,
             rng=rng,
         )
 
@@ -390,9 +390,9 @@ class MixtureVAE(VariationalAutoencoder):
         super()._check_parameters()
         self._require("bound", self.bound in BOUNDS, f"one of {BOUNDS}")
         self._require("first_beta", self.first_beta is None or is_real(self.first_beta, 0), "a number > 0 or None")
-        self._require("start", self.start in STARTS, f"one of {STARTS}")
-        flows = self.start != "flow" or self.likelihood == "gaussian"
-        self._require("start", flows, "one of ('auto', 'autoencoder', 'linear', 'random') unless likelihood='gaussian'")
+        self._require("init", self.init in STARTS, f"one of {STARTS}")
+        flows = self.init != "flow" or self.likelihood == "gaussian"
+        self._require("init", flows, "one of ('auto', 'autoencoder', 'linear', 'random') unless likelihood='gaussian'")
         known = self.pretrain_steps is None or is_integer(self.pretrain_steps, 1)
         self._require("pretrain_steps", known, "an integer >= 1 or None")
         self._require("posterior", self.posterior in ("auto", "full", "diagonal"), "'auto', 'full' or 'diagonal'")
@@ -406,8 +406,8 @@ def _principal(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
     rank = int((values > FLAT * values[-1]).sum())
     if n > rank:
         raise DataError(
-            f"start='linear' finds at most as many latents as X has rank: n_latents={n}, rank={rank}. Lower n_latents, "
-            "or use start='autoencoder'."
+            f"init='linear' finds at most as many latents as X has rank: n_latents={n}, rank={rank}. Lower n_latents, "
+            "or use init='autoencoder'."
         )
     scaled = vectors[:, -n:].flip(-1) / values[-n:].flip(0).sqrt()
     return centre, scaled.to(rows)

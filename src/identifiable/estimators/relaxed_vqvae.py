@@ -525,16 +525,16 @@ class RelaxedVQVAE(VariationalAutoencoder):
         )
         return z
 
-    def _settle(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
+    def _compare_restarts(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
         """Compare the restarts position by position; with several, by strong MCC alone."""
         if self._positions == 1:
-            return super()._settle(latents)
+            return super()._compare_restarts(latents)
         finite = np.isfinite(latents).all(axis=(1, 2))
         pairwise = np.zeros((len(latents), len(latents)))
         if finite.any():
             each = [agreement(part[finite]) for part in _by_position(latents, self._positions)]
             pairwise[np.ix_(finite, finite)] = np.mean(each, axis=0)
-        return super()._settle(latents, Stability(pairwise))
+        return super()._compare_restarts(latents, Stability(pairwise))
 
     # -- nets ---------------------------------------------------------------------------
 

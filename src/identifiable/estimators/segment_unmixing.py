@@ -25,7 +25,7 @@ from sklearn.utils import check_random_state
 from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, told_apart
 from identifiable.arrays import FloatArray, hold_out, is_integer
 from identifiable.data.auxiliary import Auxiliary
-from identifiable.errors import DataError, RecoveryWarning, listed
+from identifiable.errors import DataError, RecoveryWarning, join_few
 from identifiable.estimators.affine import AffineModel
 
 PSEUDO_ROWS = 2.0  # of the pooled covariance, added to those of every value of u
@@ -45,7 +45,7 @@ class SegmentUnmixing(AffineModel):
         kept is the likeliest that a descent on all rows reaches from where these ended; `stability_.chosen` plays no
         part.
     random_state, device, verbose : as everywhere; all is done on the CPU, in seconds for a hundred latents.
-    kinds, groups : how u makes groups of rows; see `Auxiliary.of`.
+    u_types, n_groups : how u makes groups of rows; see `Auxiliary.of`.
     means : whether the means of the latents change with u. "auto": where that makes the rows likelier by more than
         the number of means. Where they do not, variances are about the common mean: more exact with few rows per value.
 
@@ -93,8 +93,8 @@ class SegmentUnmixing(AffineModel):
         random_state: int | np.random.RandomState | None = None,
         device: str = "auto",
         verbose: int = 1,
-        kinds: str | Sequence[str] = "auto",
-        groups: int | None = None,
+        u_types: str | Sequence[str] = "auto",
+        n_groups: int | None = None,
         means: bool | str = "auto",
     ) -> None:
         self.n_latents = n_latents  # type: ignore[assignment]
@@ -102,8 +102,8 @@ class SegmentUnmixing(AffineModel):
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
-        self.kinds = kinds
-        self.groups = groups
+        self.u_types = u_types
+        self.n_groups = n_groups
         self.means = means
 
     def __sklearn_tags__(self) -> Any:
@@ -115,10 +115,10 @@ class SegmentUnmixing(AffineModel):
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d) with the auxiliary variable y = u, (N,) or (N, m)."""
         self._check_common_parameters()
-        self._require("groups", self.groups is None or is_integer(self.groups, 2), "an integer >= 2 or None")
+        self._require("n_groups", self.n_groups is None or is_integer(self.n_groups, 2), "an integer >= 2 or None")
         self._require("means", isinstance(self.means, bool) or self.means == "auto", "True, False or 'auto'")
         X = self._check_training_data(X)
-        self.auxiliary_ = Auxiliary.of(y, len(X), self.kinds, self.groups)
+        self.auxiliary_ = Auxiliary.of(y, len(X), self.u_types, self.n_groups)
         codes, reduction = self.auxiliary_.codes(y), self._reduced(X)
         white = reduction.reduce(X) / np.sqrt(reduction.variances)
         groups, n = self.auxiliary_.n_groups, reduction.n
@@ -141,7 +141,7 @@ class SegmentUnmixing(AffineModel):
             start = np.linalg.qr(rng.standard_normal((n, n)))[0] if r else np.eye(n)
             part = _Scatter.of(white[rows], codes[rows], groups, own_means=own)
             found.append(diagonalise(*part.shrunk(every.pooled), start).W)
-        self._settle(np.stack([white[held] @ W.T for W in found]))
+        self._compare_restarts(np.stack([white[held] @ W.T for W in found]))
         best = min((diagonalise(*every.shrunk(every.pooled), W) for W in found), key=lambda one: one.loss)
         loadings = best.W / np.sqrt(reduction.variances) @ reduction.vectors[:, :n].T  # of the standardised columns
         sign = np.sign(loadings[np.arange(n), np.abs(loadings).argmax(1)])
@@ -206,7 +206,7 @@ class SegmentUnmixing(AffineModel):
         self.blocks_ = blocks_of(self.resolved_ < np.sqrt(2 * len(W)) + 1)
         if self.blocks_:
             all_of_them = len(self.blocks_[0]) == len(W)
-            which = "all of them" if all_of_them else listed([str(block) for block in self.blocks_])
+            which = "all of them" if all_of_them else join_few([str(block) for block in self.blocks_])
             warnings.warn(
                 f"SegmentUnmixing: latents are not told apart from each other: {which}. As far as these rows tell, u "
                 "changes their variances in proportion or not at all, and only their span is found. See blocks_.",

@@ -188,7 +188,7 @@ class SparseUnmixing(LatentModel):
         """Keep the restart that agrees most with the others, and set the fitted attributes."""
         compared = job.compared / np.sqrt(job.reduction.variances)
         latents = [compared @ f.rows[:, :-1].T + f.rows[:, -1] for f in found]
-        kept = found[self._settle(np.stack(latents))]
+        kept = found[self._compare_restarts(np.stack(latents))]
         rows = kept.rows / np.r_[np.sqrt(job.reduction.variances), 1.0]
         self.noise_ = 0.0
         if kept.verified == 0 and self.noisy:

@@ -33,7 +33,7 @@ from identifiable.estimators.base import resolve_device
 from identifiable.estimators.sparse_autoencoder import BLOCK, Bottleneck, SparseAutoencoder, excess_l1
 from identifiable.nets import MLP, join_members, select_member, select_members
 from identifiable.training import Batch, Constrained, History, Plan, Step, extragradient, minimise
-from identifiable.training.cuda_graph import short_mantissas
+from identifiable.training.cuda_graph import tf32
 from identifiable.training.state import Batches
 
 PILOT = 20_000  # rows of a simulator that fix units and batch statistics, and that restarts are compared on
@@ -247,7 +247,7 @@ class TwoStage(SparseAutoencoder):
             final=1.0,  # the rate is constant
             betas=(0.9, 0.999),
         )
-        with short_mantissas():
+        with tf32():
             self.history_ = minimise(
                 module, loss, stream or [rows], plan, seed=seed, capture=True, verbose=self.verbose
             )
@@ -300,7 +300,7 @@ class TwoStage(SparseAutoencoder):
         latents = first.module.codes(self._to_tensor(first.held, torch.float32, device))
         with torch.no_grad():
             latents = latents if linear is None else linear(latents)
-        kept = self._settle(latents.double().cpu().numpy())
+        kept = self._compare_restarts(latents.double().cpu().numpy())
         self.module_ = select_member(first.module, kept)
         self._set_map(None if linear is None else select_member(linear, kept))
         self._set_moments(first.train, first.held)

@@ -38,7 +38,7 @@ class VaDE(MixtureVAE):
     first_beta : weight of the divergence of q when training starts; it goes to 1 over the first half. With less than 1
         latents find out what they are for before they have to pay for it. None: 1 after a flow and for a random start,
         else 0.1.
-    start : "flow": nets and mixture first learn what `GMMFlow` finds; "autoencoder": nets are trained without a prior
+    init : "flow": nets and mixture first learn what `GMMFlow` finds; "autoencoder": nets are trained without a prior
         first, and a mixture is fitted to their latents; "linear": the same, while the latents are held to the principal
         components, which gives all restarts the same way to go; "random". "auto": "flow" for Gaussian columns and at
         most 20 latents unless a `net` is given, else "autoencoder".
@@ -72,7 +72,7 @@ class VaDE(MixtureVAE):
     --------
     >>> from identifiable.data import make_pinwheel
     >>> s = make_pinwheel(2000, random_state=0)
-    >>> settings = dict(start="autoencoder", pretrain_steps=200, max_steps=200, random_state=0, verbose=0)
+    >>> settings = dict(init="autoencoder", pretrain_steps=200, max_steps=200, random_state=0, verbose=0)
     >>> model = VaDE(2, 3, n_restarts=2, **settings).fit(s.x)
     >>> model.transform(s.x).shape, model.predict_proba(s.x).shape
     ((2000, 2), (2000, 3))
@@ -98,7 +98,7 @@ class VaDE(MixtureVAE):
         verbose: int = 1,
         bound: str = "single-sample",
         first_beta: float | None = None,
-        start: str = "auto",
+        init: str = "auto",
         pretrain_steps: int | None = None,
         posterior: str = "auto",
         likelihood: str = "gaussian",
@@ -120,7 +120,7 @@ class VaDE(MixtureVAE):
         self.verbose = verbose
         self.bound = bound
         self.first_beta = first_beta
-        self.start = start
+        self.init = init
         self.pretrain_steps = pretrain_steps
         self.posterior = posterior
         self.likelihood = likelihood

@@ -70,7 +70,7 @@ class VariationalAutoencoder(Columns):
             self._rate,
             clip=1.0,
             patience=self.patience,
-            settled=self._settled,
+            criterion_from=self._criterion_from,
             anneal={"beta": Anneal(self._first_beta, 1.0, until=HALF)},
         )
         self.history_ = minimise(
@@ -88,7 +88,7 @@ class VariationalAutoencoder(Columns):
         )
         with torch.no_grad():
             self.restart_scores_ = -criterion().nan_to_num(torch.inf).double().cpu().numpy()
-        self._settle(self._of_restarts(module, X[held]))
+        self._compare_restarts(self._of_restarts(module, X[held]))
         self._restarts = module
         self.module_ = select_member(module, self._kept())
         self._look_at(X[train])
@@ -132,7 +132,7 @@ class VariationalAutoencoder(Columns):
         """Note what else is to be known of the training rows."""
 
     @property
-    def _settled(self) -> float:
+    def _criterion_from(self) -> float:
         """Return the share of training after which the model and its loss no longer change."""
         return 0.0 if self._first_beta == 1 else HALF
 

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from identifiable.data.latents import MaskedSCM
 from identifiable.data.sample import Sample
 from identifiable.data.simulators import make_pdgmm
-from identifiable.errors import listed
+from identifiable.errors import join_few
 from identifiable.estimators import PDGMM, VAE, SparseUnmixing
 from identifiable.estimators.base import STABLE, LatentModel
 from identifiable.estimators.baselines import baselines
@@ -128,12 +128,12 @@ def _findings(model: PDGMM) -> str:
     lines = [
         f"patterns of activity   {len(patterns)}, of which {min(most, len(patterns))} cover 95 % of the rows",
         f"active latents a row   {shares @ patterns.sum(1):.2f} of {patterns.shape[1]} on average",
-        f"unused latents         {listed([str(i) for i in model.unused_], most=20) if model.unused_ else 'none'}",
-        f"always active together {listed(blocks, most=20) if blocks else 'none'}",
+        f"unused latents         {join_few([str(i) for i in model.unused_], most=20) if model.unused_ else 'none'}",
+        f"always active together {join_few(blocks, most=20) if blocks else 'none'}",
         "longer fit             "
         + (
             "needed, and kept"
-            if model.trained_long_
+            if model.trained_extended_
             else "not needed: the restarts agree"
             if model.fit_status_ == "stable"
             else "tried, and no better"

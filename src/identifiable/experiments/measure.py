@@ -34,7 +34,7 @@ from identifiable.errors import RecoveryWarning
 from identifiable.estimators.base import LatentModel
 from identifiable.estimators.relaxed_vqvae import RelaxedVQVAE, position_mcc
 from identifiable.estimators.two_stage import TwoStage
-from identifiable.experiments.recipe import BASELINES, Cell, Method, Outcome
+from identifiable.experiments.recipe import BASELINES, Cell, Measurement, Method
 from identifiable.metrics import block_r2, correlation_matrix, dist_aff_l2, match, mcc, r2, strong_mcc, weak_mcc
 
 Array = NDArray[np.floating[Any]]
@@ -58,7 +58,7 @@ SMALL = ("RawData", "PrincipalComponents", "IndependentComponents", "SparseUnmix
 ASKED = ("law", "draw", "rows", "new_rows", "latents", "runs", "directions", "segment_rows", "net")  # not the law's
 
 
-def measure(cell: Cell, device: str = "auto") -> Outcome:
+def measure(cell: Cell, device: str = "auto") -> Measurement:
     """Run one cell.
 
     Examples
@@ -83,7 +83,7 @@ def group(cell: Cell) -> str | None:
     return json.dumps([cell.method, asdict(cell.how), cell.seed, cell.values.get("latents"), cell.values.get("n")])
 
 
-def measure_together(cells: Sequence[Cell], device: str = "auto") -> list[Outcome]:
+def measure_together(cells: Sequence[Cell], device: str = "auto") -> list[Measurement]:
     """Run cells of one group: the fits at once (`fit_many`), then one measurement after the other."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RecoveryWarning)
@@ -103,14 +103,14 @@ def best_device(cell: Cell, device: str) -> str:
     return "cpu" if device == "auto" and cell.how.estimator in SMALL else device
 
 
-def recovery(cell: Cell, device: str) -> Outcome:
+def recovery(cell: Cell, device: str) -> Measurement:
     """Compare the latents of new rows with the true ones."""
     sample, new = draw(cell)
     model, metrics = fitted(cell, sample, device)
     return _recovered(cell, model, new, metrics)
 
 
-def _recovered(cell: Cell, model: list[LatentModel], new: Sample, metrics: dict[str, float]) -> Outcome:
+def _recovered(cell: Cell, model: list[LatentModel], new: Sample, metrics: dict[str, float]) -> Measurement:
     assert new.z is not None
     found = latents(model, new)
     metrics |= {"mcc": mcc(new.z, found), "r2": r2(found, new.z)}  # R² as in the pdGMM paper
@@ -126,10 +126,10 @@ def _recovered(cell: Cell, model: list[LatentModel], new: Sample, metrics: dict[
     if hasattr(model[-1], "latents_of_restarts") and len(scores := getattr(model[-1], "restart_scores_", ())) > 1:
         each = model[-1].latents_of_restarts(_before(model, new))
         arrays |= {"restarts": _rounded([mcc(new.z, z) for z in each]), "scores": _rounded(scores)}
-    return Outcome(metrics, arrays, _certificate(model[-1]))
+    return Measurement(metrics, arrays, _certificate(model[-1]))
 
 
-def independent(cell: Cell, device: str) -> Outcome:
+def independent(cell: Cell, device: str) -> Measurement:
     """Measure the same fit on rows whose latents are independent: the law's masks and mixing, without its edges."""
     sample, new = draw(cell)
     model, metrics = fitted(cell, sample, device)
@@ -144,10 +144,10 @@ def independent(cell: Cell, device: str) -> Outcome:
     assert rows.z is not None
     found = latents(model, rows)
     metrics |= {"mcc_independent": mcc(rows.z, found), "mcc": mcc(new.z, latents(model, new))}
-    return Outcome(metrics, {"correlation": _correlation(rows.z, found)})
+    return Measurement(metrics, {"correlation": _correlation(rows.z, found)})
 
 
-def blocks(cell: Cell, device: str) -> Outcome:
+def blocks(cell: Cell, device: str) -> Measurement:
     """Regress every estimated latent on every block of true ones: its own R², and the largest of another block."""
     sample, new = draw(cell)
     model, metrics = fitted(cell, sample, device)
@@ -160,10 +160,10 @@ def blocks(cell: Cell, device: str) -> Outcome:
     others = found.table[given].copy()
     others[np.arange(given.sum()), found.assignment[given]] = 0
     metrics |= {"block_r2": found.mean, "worst_block": float(found.scores.min()), "leak": float(others.max(1).mean())}
-    return Outcome(metrics, {"blocks": _rounded(found.table[np.argsort(found.assignment, kind="stable")])})
+    return Measurement(metrics, {"blocks": _rounded(found.table[np.argsort(found.assignment, kind="stable")])})
 
 
-def graph(cell: Cell, device: str) -> Outcome:
+def graph(cell: Cell, device: str) -> Measurement:
     """Run PC on true and on recovered latents of the same rows, none at rest, and compare with the true CPDAG."""
     from identifiable.causal import recovered_shd
 
@@ -178,10 +178,10 @@ def graph(cell: Cell, device: str) -> Outcome:
     z = rows.z @ law.rotation.numpy().T
     found = recovered_shd(z, latents(model, rows), (law.adjacency != 0).numpy())
     metrics |= {name: float(getattr(found, name)) for name in ("delta_shd", "shd_recovered", "shd_true")}
-    return Outcome(metrics | {"mcc": mcc(z, latents(model, rows))})
+    return Measurement(metrics | {"mcc": mcc(z, latents(model, rows))})
 
 
-def agreement(cell: Cell, device: str) -> Outcome:
+def agreement(cell: Cell, device: str) -> Measurement:
     """Compare all pairs of fits on new rows: weak and strong MCC, and the distance of their mixtures."""
     sample, new = draw(cell)
     runs = int(cell.values["runs"])
@@ -205,7 +205,7 @@ def agreement(cell: Cell, device: str) -> Outcome:
         places = int(np.prod(last.grid_))
         for name, one in (("weak", weak_mcc), ("strong", strong_mcc)):
             metrics[name] = float(np.mean([position_mcc(each[a], each[b], places, one) for a, b in pairs]))
-        return Outcome(metrics)
+        return Measurement(metrics)
     few = cell.values.get("directions")
     metrics["weak"] = float(np.mean([weak_mcc(each[a], each[b], n_components=few) for a, b in pairs]))
     metrics["strong"] = float(np.mean([strong_mcc(each[a], each[b]) for a, b in pairs]))
@@ -213,10 +213,10 @@ def agreement(cell: Cell, device: str) -> Outcome:
         metrics["weak_all"] = float(np.mean([weak_mcc(each[a], each[b]) for a, b in pairs]))
     if mixtures:
         metrics["dist"] = float(np.mean([dist_aff_l2(mixtures[a], mixtures[b]) for a, b in pairs]))
-    return Outcome(metrics, {}, None if last is None else _certificate(last))
+    return Measurement(metrics, {}, None if last is None else _certificate(last))
 
 
-def minimisers(cell: Cell, device: str) -> Outcome:
+def minimisers(cell: Cell, device: str) -> Measurement:
     """Search a grid of models for minimisers of the exact likelihood that are not equivalent to the truth."""
     from identifiable.theory.exact_likelihood import Grid, draws, search
 
@@ -226,7 +226,7 @@ def minimisers(cell: Cell, device: str) -> Outcome:
     weak = [r for r in found if r.truth.f.injectivity != "none"]
     gaps = [r.other_law for r in weak]
     metrics = {"unique": sum(not r.minimisers for r in weak) / len(weak), "gap": float(np.median(gaps))}
-    return Outcome(metrics | {"seconds": time.perf_counter() - started}, {"gaps": gaps})
+    return Measurement(metrics | {"seconds": time.perf_counter() - started}, {"gaps": gaps})
 
 
 # -- parts -----------------------------------------------------------------------------
@@ -346,7 +346,7 @@ def _certificate(model: LatentModel) -> dict[str, Any] | None:
     if certificate is None:
         return None
     found: dict[str, Any] = certificate.to_dict()
-    return {k: found[k] for k in ("level", "at_best", "theorem", "checks", "blocks", "meaning") if k in found}
+    return {k: found[k] for k in ("level", "if_undecided_hold", "theorem", "checks", "blocks", "meaning") if k in found}
 
 
 def _correlation(z: Array, found: Array) -> list[Any]:
@@ -365,7 +365,7 @@ def _rounded(values: Any) -> list[Any]:
     return found
 
 
-EXPERIMENTS: Mapping[str, Callable[[Cell, str], Outcome]] = {
+EXPERIMENTS: Mapping[str, Callable[[Cell, str], Measurement]] = {
     "recovery": recovery,
     "independent": independent,
     "blocks": blocks,

@@ -59,7 +59,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Smaller:
+class QuickOverrides:
     """What `--quick` changes: fewer seeds, these settings only, other arguments of the laws and of the methods.
 
     `params` names methods; one whose entry is None is left out.
@@ -125,7 +125,7 @@ class Recipe:
     question : what one would like to know.
     experiment : which measurement (`identifiable.experiments.measure`).
     settings, methods, seeds : the cells; the trivial baselines are among the methods.
-    fewer : seeds of the methods that are run on fewer of them.
+    seeds_by_method : seeds of the methods that are run on fewer of them.
     metrics : the columns, the main one first.
     published : the paper's numbers.
     axes : names in `values` that the settings vary, for the plots.
@@ -143,14 +143,14 @@ class Recipe:
     metrics: tuple[str, ...]
     seeds: int
     published: tuple[Published, ...] = ()
-    fewer: Mapping[str, int] = field(default_factory=dict)
+    seeds_by_method: Mapping[str, int] = field(default_factory=dict)
     axes: tuple[str, ...] = ()
     notes: str = ""
-    smaller: Smaller = field(default_factory=Smaller)
+    smaller: QuickOverrides = field(default_factory=QuickOverrides)
 
     def cells(self, *, seeds: int | None = None, quick: bool = False) -> tuple[Cell, ...]:
         """Unfold the recipe: the first `seeds` seeds from FIRST_SEED on."""
-        smaller = self.smaller if quick else Smaller(self.seeds)
+        smaller = self.smaller if quick else QuickOverrides(self.seeds)
         count = seeds if seeds is not None else smaller.seeds
         wanted = [s for s in self.settings if smaller.settings is None or s.name in smaller.settings]
         found = []
@@ -159,7 +159,7 @@ class Recipe:
                 changed = smaller.params.get(name, {})
                 if changed is None:
                     continue
-                for seed in range(FIRST_SEED, FIRST_SEED + min(count, self.fewer.get(name, count))):
+                for seed in range(FIRST_SEED, FIRST_SEED + min(count, self.seeds_by_method.get(name, count))):
                     found.append(
                         Cell(
                             recipe=self.name,
@@ -176,7 +176,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Measurement:
     """What an experiment measured: numbers; tables for pictures, as nested lists; what the fit is certified to be."""
 
     metrics: Mapping[str, float]
@@ -191,7 +191,7 @@ class Record:
     Attributes
     ----------
     status : "done", or "failed" with `error`, a line that says why.
-    metrics, arrays, certificate : of the `Outcome`; empty where the cell failed.
+    metrics, arrays, certificate : of the `Measurement`; empty where the cell failed.
     seconds : wall time of the fit and the measurement.
     device, versions, commit, finished : where, with what and when (UTC, ISO 8601) it ran; commit is None outside git.
     """

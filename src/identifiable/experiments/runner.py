@@ -39,10 +39,10 @@ from joblib.externals.loky.backend import get_context
 from joblib.externals.loky.process_executor import ProcessPoolExecutor, TerminatedWorkerError
 
 from identifiable import files
-from identifiable.errors import DamagedFileError, listed
+from identifiable.errors import DamagedFileError, join_few
 from identifiable.estimators.base import resolve_device
 from identifiable.experiments.progress import Account, say
-from identifiable.experiments.recipe import DONE, FAILED, Cell, Outcome, Record
+from identifiable.experiments.recipe import DONE, FAILED, Cell, Measurement, Record
 from identifiable.persist import versions
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _GONE = "The Dask scheduler has gone. All finished cells are kept: the same command goes on from there."
 _ONE_AT_A_TIME = threading.Lock()  # a Dask worker may have several threads, but torch has one state per process
 
-Measure = Callable[[Cell, str], Outcome]
+Measure = Callable[[Cell, str], Measurement]
 _Lines = list[tuple[str, bool]] | None  # of records, and whether each is written; None where all are
 
 
@@ -63,7 +63,7 @@ class Together:
     """Cells that one process computes at once: those for which `group` says the same word; None is alone."""
 
     group: Callable[[Cell], str | None]
-    measure: Callable[[Sequence[Cell], str], Sequence[Outcome]]
+    measure: Callable[[Sequence[Cell], str], Sequence[Measurement]]
 
 
 @dataclass(frozen=True)
@@ -378,7 +378,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _line(task: _Task, cell: Cell, outcome: Outcome, seconds: float, device: str) -> str:
+def _line(task: _Task, cell: Cell, outcome: Measurement, seconds: float, device: str) -> str:
     found = {"metrics": outcome.metrics, "arrays": outcome.arrays, "certificate": outcome.certificate}
     return _record(task, cell, DONE, seconds, device, **found).to_line()
 
@@ -693,7 +693,7 @@ def _silenced(*names: str) -> Iterator[None]:
 def _require_distinct(cells: Sequence[Cell]) -> None:
     twice = [key for key, count in Counter(cell.key for cell in cells).items() if count > 1]
     if twice:
-        raise ValueError(f"Every cell may be given once. Given twice: {listed(twice)}.")
+        raise ValueError(f"Every cell may be given once. Given twice: {join_few(twice)}.")
 
 
 def _require_at_least(name: str, value: int, least: int) -> None:
@@ -708,5 +708,5 @@ def _require_not_a_file(folder: Path) -> None:
 
 def _warn_of(damaged: Sequence[Path], so: str) -> None:
     if damaged:
-        names = listed([repr(str(path)) for path in damaged])
+        names = join_few([repr(str(path)) for path in damaged])
         warnings.warn(f"Files that hold no record of a finished cell: {names}. {so}", stacklevel=3)

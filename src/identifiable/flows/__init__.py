@@ -1,5 +1,5 @@
 """Invertible maps with tractable log-determinants, with the member axis first."""
 
-from identifiable.flows.flows import AutoregressiveFlow, BentFlow, SmoothLeakyFlow
+from identifiable.flows.flows import AutoregressiveFlow, SmoothLeakyFlow, SoftplusFlow
 
-__all__ = ["AutoregressiveFlow", "BentFlow", "SmoothLeakyFlow"]
+__all__ = ["AutoregressiveFlow", "SmoothLeakyFlow", "SoftplusFlow"]

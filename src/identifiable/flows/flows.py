@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 LOG_2 = math.log(2)
-SCALE = 2.0  # c, how sharply the units of a `BentFlow` bend at the start
-MOST_LOG_SLOPE = 8.0  # of a unit of a `BentFlow`: less 1, float32 does not tell a much smaller slope from 0
+SCALE = 2.0  # c, how sharply the units of a `SoftplusFlow` bend at the start
+MOST_LOG_SLOPE = 8.0  # of a unit of a `SoftplusFlow`: less 1, float32 does not tell a much smaller slope from 0
 
 
 class SmoothLeakyFlow(nn.Module):
@@ -247,7 +247,7 @@ def _deactivate(y: Tensor, a: Tensor) -> Tensor:
     return w
 
 
-class BentFlow(nn.Module):
+class SoftplusFlow(nn.Module):
     """t = f(x): D affine maps h <- h A_l + b_l, and between them, unit by unit, a function with two smooth bends.
 
         φ(h) = h + ((r - 1) softplus(c (h - e)) - (s - 1) softplus(-c (h + e))) / c,
@@ -274,7 +274,7 @@ class BentFlow(nn.Module):
     --------
     >>> import torch
     >>> rng = torch.Generator().manual_seed(0)
-    >>> flow = BentFlow(3, 2, 4, start=torch.tensor([[2.0, 0.0], [0.0, 1.0]]), rng=rng)
+    >>> flow = SoftplusFlow(3, 2, 4, start=torch.tensor([[2.0, 0.0], [0.0, 1.0]]), rng=rng)
     >>> x = torch.randn(5, 2, generator=rng)
     >>> t, log_det = flow(x)
     >>> t.shape, log_det.shape

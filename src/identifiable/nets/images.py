@@ -298,7 +298,7 @@ class ResEncoder(nn.Module):
     """The residual encoder of table A.4: `Down` blocks until one pixel is left.
 
     An image of 28 or 32 pixels a side takes five blocks, with 16, 32, 64, 128, 256, 512 channels (`width` = 16); 28
-    goes to 14, 7, 4, 2, 1. Smaller images take fewer, and larger ones more, of 512 channels each.
+    goes to 14, 7, 4, 2, 1. QuickOverrides images take fewer, and larger ones more, of 512 channels each.
 
     Examples
     --------

@@ -135,7 +135,7 @@ class MixtureBase(nn.Module):
         self.logits.copy_((size.clamp(min=1) / rows).log())
 
     @torch.no_grad()
-    def measure_in(self, scale: Tensor, shift: Tensor) -> None:
+    def rescale(self, scale: Tensor, shift: Tensor) -> None:
         """Change z to z scale + shift, both (R, n)."""
         self.means.copy_(self.means * scale[:, None] + shift[:, None])
         self.log_factors.copy_(self._a - scale.log()[:, None])

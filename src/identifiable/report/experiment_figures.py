@@ -15,7 +15,7 @@ from identifiable.experiments.recipe import Record
 from identifiable.experiments.summary import Kind, as_printed, goodness, kind_of, value_of
 from identifiable.report.experiment_shared import Sweep, label_of, natural
 from identifiable.report.html import Section, render
-from identifiable.report.svg import Look, Point, Scale, Series, heat_map, mark, plot
+from identifiable.report.svg import MarkStyle, Point, Scale, Series, heat_map, mark, plot
 from identifiable.report.table import number, spread
 
 MOST_HEAT_MAPS = 24
@@ -42,7 +42,7 @@ def panels(sweep: Sweep) -> Section | None:
         return None
     kinds: list[tuple[Kind, str]] = [(kind_of(m), m) for m in sweep.methods]
     kinds += [("published", m) for m in sweep.published]
-    legend = [Series(as_printed(m), sweep.look(kind, m), (), kind) for kind, m in kinds]
+    legend = [Series(as_printed(m), sweep.mark_style(kind, m), (), kind) for kind, m in kinds]
     lead = (
         f"{label_of(sweep.main)}, mean and sd over seeds; all other parameters at their most common value. Dashed: as "
         "published. Press names in the legend to make them stand out."
@@ -110,7 +110,7 @@ def _all_series(sweep: Sweep, at: Mapping[str, float]) -> list[Series]:
             points.setdefault((row["kind"], row["method"]), []).append(Point(at[row["setting"]], mean, sd, words))
     order: list[Kind] = ["baseline", "published", "method"]
     return [
-        Series(as_printed(method), sweep.look(kind, method), sorted(found, key=lambda p: p.x), kind)
+        Series(as_printed(method), sweep.mark_style(kind, method), sorted(found, key=lambda p: p.x), kind)
         for kind, method, found in sorted(
             ((kind, method, found) for (kind, method), found in points.items()), key=lambda f: order.index(f[0])
         )
@@ -213,7 +213,7 @@ def correlation(pairs: NDArray[np.float64]) -> float:
 def _scatter(sweep: Sweep, setting: str, method: str, pairs: Mapping[int, NDArray[np.float64]]) -> Panel:
     seed, first = next(iter(pairs.items()))
     points = [Point(score, near, words=f"score {score:.4g}, recovery {near:.3f}") for score, near in first.tolist()]
-    look = Look(sweep.look(kind_of(method), method).shade, 0)
+    look = MarkStyle(sweep.mark_style(kind_of(method), method).shade, 0)
     r = ", ".join(number(correlation(found), 2) for found in pairs.values())
     label = f"Score against recovery of {len(first)} restarts of {method} on {setting}, seed {seed}: r = {r}"
     series = [Series(method, look, points, kind_of(method), line=False)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from identifiable import files
-from identifiable.errors import listed
+from identifiable.errors import join_few
 from identifiable.experiments.recipe import QUICK, Recipe, Record
 from identifiable.experiments.summary import ROUNDING, per_cell, summarise
 from identifiable.report.experiment_figures import correlations, panels, restarts
@@ -75,9 +75,9 @@ def _what_is_smaller(sweep: Sweep) -> str:
         words.append(f"{len(smaller.settings)} of {len(recipe.settings)} settings")
     words += [f"{name} = {value}" for name, value in smaller.values.items()]
     left = [method for method in recipe.methods if _is_left_out(sweep, method)]
-    words += [f"without {listed(left, most=3)}"] if left else []
+    words += [f"without {join_few(left, most=3)}"] if left else []
     short = [method for method in recipe.methods if smaller.params.get(method)]
-    words += [f"shorter fits of {listed(short, most=3)}"] if short else []
+    words += [f"shorter fits of {join_few(short, most=3)}"] if short else []
     return f" ({'; '.join(words)})" if words else ""
 
 

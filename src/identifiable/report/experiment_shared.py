@@ -11,7 +11,7 @@ import pandas as pd
 
 from identifiable.experiments.recipe import Recipe, Record
 from identifiable.experiments.summary import Kind, as_printed, kind_of, latest, methods_of, settings_of, summarise
-from identifiable.report.svg import Look, Scale
+from identifiable.report.svg import MarkStyle, Scale
 
 _SHORT = {"mcc": "MCC", "r2": "R²", "shd": "SHD", "nmi": "NMI", "ari": "ARI", "mse": "MSE", "delta": "Δ"}
 
@@ -100,20 +100,20 @@ class Sweep:
         return Scale.of([row[f"{self.main}_mean"] for row in self.rows])
 
     @cached_property
-    def _looks(self) -> dict[tuple[Kind, str], Look]:
-        found: dict[tuple[Kind, str], Look] = {}
+    def _mark_styles(self) -> dict[tuple[Kind, str], MarkStyle]:
+        found: dict[tuple[Kind, str], MarkStyle] = {}
         own = [m for m in self.methods if kind_of(m) == "method"]
         for i, method in enumerate(own):
-            found["method", method] = Look(f"s{i % 8}", i)
+            found["method", method] = MarkStyle(f"s{i % 8}", i)
         for i, method in enumerate(m for m in self.methods if m not in own):
-            found["baseline", method] = Look(f"b{i % 4}", i + len(own))
+            found["baseline", method] = MarkStyle(f"b{i % 4}", i + len(own))
         for i, method in enumerate(self.published):
-            found["published", method] = found.get(("method", as_printed(method)), Look(f"p{i % 4}", i))
+            found["published", method] = found.get(("method", as_printed(method)), MarkStyle(f"p{i % 4}", i))
         return found
 
-    def look(self, kind: Kind, method: str) -> Look:
+    def mark_style(self, kind: Kind, method: str) -> MarkStyle:
         """Return how a method is drawn; a published number of a method of the recipe has that method's colour."""
-        return self._looks[kind, method]
+        return self._mark_styles[kind, method]
 
     def first(self, setting: str, method: str) -> Record | None:
         """Return the run of the first seed that is done."""

@@ -215,7 +215,9 @@ def _numbers_row(sweep: Sweep, row: Mapping[str, Any], digits: Mapping[str, int]
     badge = "" if kind == "method" else tag("span", kind, class_="badge")
     seeds = int(row[f"{main}_n"])
     count = "" if kind == "published" else f"{seeds}" + (f" + {row['failed']} failed" if row["failed"] else "")
-    drawn = strip(sweep.scale, look=sweep.look(kind, method), value=mean, spread=sd, reference=_reference(sweep, row))
+    drawn = strip(
+        sweep.scale, look=sweep.mark_style(kind, method), value=mean, spread=sd, reference=_reference(sweep, row)
+    )
     return Row(
         [
             Entry(row["setting"], float(sweep.settings.index(row["setting"])), "group"),
@@ -292,7 +294,7 @@ def times(sweep: Sweep) -> Section | None:
     for (method, device), found in groups.items():
         middle, kind = median(found), kind_of(method)
         words = f"median {middle:.3g} s, {min(found):.3g} to {max(found):.3g} s"
-        drawn = strip(scale, look=sweep.look(kind, method), value=middle, others=found, words=words)
+        drawn = strip(scale, look=sweep.mark_style(kind, method), value=middle, others=found, words=words)
         entries = [Entry(method, method), Entry(drawn, middle), Entry(_seconds(middle), middle)]
         entries += [Entry(_seconds(max(found)), max(found)), Entry(str(len(found)), float(len(found)))]
         rows.append(Row([*entries, Entry(device, device)], tag=kind))
@@ -374,7 +376,8 @@ def _strength(level: str) -> float:
 
 
 def _fit(method: str, certificate: Mapping[str, Any]) -> dict[str, Any]:
-    level, best = str(certificate.get("level", "not said")), certificate.get("at_best")
+    level = str(certificate.get("level", "not said"))
+    best = certificate.get("if_undecided_hold", certificate.get("at_best"))  # the key until version 0.1
     words = [_sentence(certificate.get("meaning"))]
     if best is not None and str(best) != level:
         words.append(f"At best {best}, if everything that cannot be told holds.")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.agreement.stability import DOUBTFUL, STABLE
-from identifiable.errors import listed
+from identifiable.errors import join_few
 from identifiable.report.html import Fact, Page, Section, render
 from identifiable.report.portraits import bars, circle, effect_map, film, histogram
 from identifiable.report.table import Column, Entry, Row, Table, number
@@ -80,7 +80,7 @@ def in_words(trust: Mapping[str, Any], i: int) -> str:
         return "not identified: it does not come back"
     others = [f"z{j}" for j in trust["block"] if j != i]
     if others:
-        return f"only together with {listed(others)}"
+        return f"only together with {join_few(others)}"
     return "up to sign, scale and shift" if trust["verdict"] == "stable" else "doubtful: it comes back in part"
 
 
@@ -120,7 +120,10 @@ def _short(account: Account) -> Section:
 
 
 def _latents(account: Account, *, named: bool) -> Section:
-    rest, rivals = (any(trust[name] is not None for trust in account["latents"]) for name in ("rests", "rivals"))
+    rest, rivals = (
+        any(trust[name] is not None for trust in account["latents"])
+        for name in ("inactive_share", "alternative_agreement")
+    )
     columns = [
         Column("Latent", name=True),
         Column("Verdict"),
@@ -139,8 +142,15 @@ def _latents(account: Account, *, named: bool) -> Section:
                 [
                     Entry(f"z{i}", float(i), "group"),
                     Entry(trust["verdict"], trust["verdict"], MARKS[trust["verdict"]]),
-                    *(_share(trust[name], 3) for name in ("again", "halves", *(["rivals"] if rivals else []))),
-                    *([Entry(_percent(trust["rests"]), _key(trust["rests"]))] if rest else []),
+                    *(
+                        _share(trust[name], 3)
+                        for name in (
+                            "seed_agreement",
+                            "split_half_agreement",
+                            *(["alternative_agreement"] if rivals else []),
+                        )
+                    ),
+                    *([Entry(_percent(trust["inactive_share"]), _key(trust["inactive_share"]))] if rest else []),
                     Entry(in_words(trust, i)),
                     *([Entry(tied)] if named else []),
                 ],
@@ -160,7 +170,9 @@ def _latents(account: Account, *, named: bool) -> Section:
             "Tied to: what moving it from its lower to its upper decile does to a column, in standard deviations of "
             "the column."
         )
-    return Section("latents", "Each latent", Table("Trust in each latent", columns, rows, sorted_by=0).html(), lead)
+    return Section(
+        "latents", "Each latent", Table("Reliability of each latent", columns, rows, sorted_by=0).html(), lead
+    )
 
 
 def _portraits(account: Account, pictures: Sequence[Pictures]) -> Section:
@@ -289,8 +301,8 @@ def _promise(account: Account) -> Section | None:
         for c in found["checks"]
     ]
     meaning = f"{found['meaning'][:1].upper()}{found['meaning'][1:]}."
-    if found["at_best"] != found["level"]:
-        meaning += f" At best {found['at_best']}, if everything that cannot be told holds."
+    if found["if_undecided_hold"] != found["level"]:
+        meaning += f" At best {found['if_undecided_hold']}, if everything that cannot be told holds."
     body = render("promise.html", level=found["level"], theorem=found["theorem"], meaning=meaning, checks=checks)
     lead = "What the theorems promise for this model, if its assumptions hold; they are checked on what was learnt."
     return Section("promise", "What can be promised", body, lead)

@@ -134,7 +134,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Look:
+class MarkStyle:
     """How a method is drawn everywhere: the class of its colour, and the number of its marker."""
 
     shade: str = "s0"
@@ -146,7 +146,7 @@ class Series:
     """Points of one method; `tag` is "method", "baseline" or "published", and what is published is dashed."""
 
     name: str
-    look: Look
+    look: MarkStyle
     points: Sequence[Point]
     tag: str = "method"
     line: bool = True
@@ -246,7 +246,7 @@ def _drawn(one: Series, places: list[tuple[float, float]], down: Callable[[float
 def strip(
     scale: Scale,
     *,
-    look: Look,
+    look: MarkStyle,
     value: float = math.nan,
     spread: float = math.nan,
     others: Sequence[float] = (),

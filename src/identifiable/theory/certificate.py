@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.errors import listed
+from identifiable.errors import join_few
 
 Verdict = Literal["holds", "fails", "cannot tell"]
 Blocks = tuple[tuple[int, ...], ...]
@@ -66,7 +66,7 @@ class Certificate:
     ----------
     level : what follows from the checks that hold. What is a matter of the mixing or decoder and was not told
         (`injective=None`) is a premise, and counts as given.
-    at_best : what would follow if every check that cannot be told held; equal to `level` where all can be told.
+    if_undecided_hold : the level that would follow if every undecided check held; equal to `level` if none is.
     theorem : the theorem that gives `level`, "" for none.
     checks : one per assumption.
     blocks : groups of latents, as columns of `basis`, each recovered free of the other groups. Singletons for PS, one
@@ -82,7 +82,7 @@ class Certificate:
     """
 
     level: Level
-    at_best: Level
+    if_undecided_hold: Level
     theorem: str
     checks: tuple[Check, ...]
     blocks: Blocks
@@ -106,8 +106,8 @@ class Certificate:
         if self.level >= Level.BLOCKS and not self.standard:
             meaning += "; 'latents' are the coordinates in the sparse basis (columns of `basis`), not the given ones"
         lines = [f"Identified up to: {self.level}" + (f", by {self.theorem}" if self.theorem else ""), f"  {meaning}."]
-        if self.at_best > self.level:
-            lines.append(f"  At best: {self.at_best}, if everything that cannot be told holds.")
+        if self.if_undecided_hold > self.level:
+            lines.append(f"  At best: {self.if_undecided_hold}, if everything that cannot be told holds.")
         if self.level == Level.BLOCKS:
             lines.append(f"  Blocks: {_groups(self.blocks)}.")
             if self.pure != self.blocks:
@@ -125,7 +125,7 @@ class Certificate:
         """Return plain lists, numbers and strings, for JSON."""
         return {
             "level": str(self.level),
-            "at_best": str(self.at_best),
+            "if_undecided_hold": str(self.if_undecided_hold),
             "theorem": self.theorem,
             "checks": [dict(vars(check)) for check in self.checks],
             "blocks": [list(block) for block in self.blocks],
@@ -138,7 +138,7 @@ class Certificate:
 
 
 def _groups(blocks: Blocks) -> str:
-    return listed(["{" + ", ".join(map(str, block)) + "}" for block in blocks], most=20)
+    return join_few(["{" + ", ".join(map(str, block)) + "}" for block in blocks], most=20)
 
 
 def check_mixing(words: str, injective: bool | None) -> Check:

@@ -51,7 +51,7 @@ from torch import Tensor, nn
 
 from identifiable import nets
 from identifiable.distributions.mixture import FloatArray, Mixture
-from identifiable.errors import DataError, listed
+from identifiable.errors import DataError, join_few
 from identifiable.theory.certificate import Check, Verdict
 from identifiable.theory.supports import ZONE
 
@@ -479,7 +479,7 @@ def _lost(f: Decoder) -> str:
         if keeps < ZONE * RANK
     ]
     found = found or [f"the {'|.|' if f.slopes[i] else 'ReLU'} of layer {i + 1}" for i in f.lossy]
-    return f"; z can be lost in {listed(found, most=3)}" if found else ""
+    return f"; z can be lost in {join_few(found, most=3)}" if found else ""
 
 
 # One latent: a curve.
@@ -623,7 +623,7 @@ class _Seen(NamedTuple):
 
 
 def _look_for_witnesses(f: Decoder, law: Mixture | None) -> _Seen:
-    """Look for z* with f(z*) = f(z) and z* != z, z being drawn."""
+    """TableInspection for z* with f(z*) = f(z) and z* != z, z being drawn."""
     z = _draw(f, law)
     x, hidden = f.forward(z)
     kinds, own = np.unique(np.hstack([h > 0 for h in hidden]), axis=0, return_inverse=True)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from identifiable.distributions.mixture import FloatArray, Mixture
-from identifiable.errors import DataError, listed
+from identifiable.errors import DataError, join_few
 from identifiable.theory.certificate import Blocks, Certificate, Check, Level, Verdict, check_mixing
 from identifiable.theory.supports import (
     ZONE,
@@ -132,7 +132,7 @@ def certify(
         blocks = pure = (tuple(sorted(int(i) for i in places)),)
     return Certificate(
         level=shown,
-        at_best=level(lambda verdict: verdict != "fails"),
+        if_undecided_hold=level(lambda verdict: verdict != "fails"),
         theorem=_theorem(shown, by_full_rank=not (affine or verdicts["3.4"] == verdicts["3.6"] == "holds")),
         checks=checks,
         blocks=blocks,
@@ -294,4 +294,4 @@ def _check_variability(codes: BoolArray, shared: Check, places: IntArray, n: int
 
 
 def _latents(which: IntArray) -> str:
-    return f"latent{'s' if len(which) > 1 else ''} " + listed([str(i) for i in np.sort(which)], most=8)
+    return f"latent{'s' if len(which) > 1 else ''} " + join_few([str(i) for i in np.sort(which)], most=8)

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from identifiable.distributions.mixture import FloatArray, Mixture
-from identifiable.errors import DataError, listed
+from identifiable.errors import DataError, join_few
 from identifiable.theory.certificate import Blocks, Certificate, Check, Level, Verdict
 from identifiable.theory.decoders import STATEMENTS, Decoder, judge
 from identifiable.theory.degenerate import ESTIMATED, EXACT
@@ -144,7 +144,7 @@ def certify(
     shown, blocks = level(hopeful=False)
     return Certificate(
         level=shown,
-        at_best=level(hopeful=True)[0],
+        if_undecided_hold=level(hopeful=True)[0],
         theorem=_theorem(shown, n, ratios, several=several, injective=mixing[3].verdict == "holds"),
         checks=(first, *mixing, factorial, variances, hidden),
         blocks=blocks,
@@ -428,7 +428,7 @@ def _check_ratios(sizes: _Sizes, ratios: _Ratios, factorial: Check) -> Check:
         verdict = "fails"
         together = [", ".join(map(str, block)) for block in _groups(ratios.same) if len(block) > 1]
         sentence = (
-            f"Proportional over all components are the variances of latents {listed(together, ' and of latents ')}."
+            f"Proportional over all components are the variances of latents {join_few(together, ' and of latents ')}."
         )
     else:
         verdict = "cannot tell"

@@ -121,8 +121,8 @@ def certify_conditional(
         for family, changing in parts:
             other = _judge(replace(law, family=family), told, tol, estimated=estimated, read=True)
             found.append(_read_as(other, changing))
-    best = max(found, key=lambda certificate: (certificate.level, certificate.at_best))
-    return replace(best, at_best=max(certificate.at_best for certificate in found))
+    best = max(found, key=lambda certificate: (certificate.level, certificate.if_undecided_hold))
+    return replace(best, if_undecided_hold=max(certificate.if_undecided_hold for certificate in found))
 
 
 def _judge(
@@ -148,7 +148,7 @@ def _judge(
     blocks = {Level.PS: tuple((i,) for i in range(law.n)), Level.AT: (tuple(range(law.n)),)}.get(shown, ())
     return Certificate(
         level=shown,
-        at_best=level(lambda verdict: verdict != "fails"),
+        if_undecided_hold=level(lambda verdict: verdict != "fails"),
         theorem=claim.theorem if shown else "",
         checks=checks,
         blocks=blocks,

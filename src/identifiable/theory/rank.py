@@ -16,7 +16,7 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize
 from scipy.stats import chi2
 
-from identifiable.errors import listed
+from identifiable.errors import join_few
 
 FloatArray = NDArray[np.float64]
 
@@ -89,5 +89,5 @@ def dependence(y: FloatArray, covariances: FloatArray, v: FloatArray, k: int) ->
 
 def _latents(which: NDArray[np.int64]) -> str:
     names = [str(i) for i in which]
-    some = ", ".join(names[:-1]) + f" and {names[-1]}" if 1 < len(names) <= 8 else listed(names, most=8)
+    some = ", ".join(names[:-1]) + f" and {names[-1]}" if 1 < len(names) <= 8 else join_few(names, most=8)
     return f"latent{'s' if len(names) > 1 else ''} {some}"

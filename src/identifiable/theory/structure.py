@@ -54,7 +54,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2
 
 from identifiable.distributions.mixture import FloatArray, Mixture
-from identifiable.errors import DataError, listed
+from identifiable.errors import DataError, join_few
 from identifiable.theory.certificate import Check, Verdict
 from identifiable.theory.degenerate import ESTIMATED, EXACT
 from identifiable.theory.supports import ZONE, IntArray
@@ -456,14 +456,14 @@ def _missing(variables: Sequence[_Variable], partitions: Sequence[Partition], na
             f"of hidden variables allow no more: {either}"
         )
     words = (
-        f"The laws of the latents show {listed([v.named(i) for i, v in enumerate(variables)])}, which would have "
+        f"The laws of the latents show {join_few([v.named(i) for i, v in enumerate(variables)])}, which would have "
         f"{math.prod(sizes)} states, and there are {J} components"
     )
     if not any(v.within for v in variables):  # else states of one number in different blocks are not the same
         present = set(zip(*(v.states for v in variables), strict=True))
         absent = next(u for u in islice(np.ndindex(*sizes), J + 1) if u not in present)
         like = [names[v.states.index(u)] for v, u in zip(variables, absent, strict=True)]
-        words += f", but none with {listed([f'U_{i} as in component {j}' for i, j in enumerate(like, 1)])}"
+        words += f", but none with {join_few([f'U_{i} as in component {j}' for i, j in enumerate(like, 1)])}"
     return f"{words}: {either}"
 
 
@@ -511,4 +511,4 @@ def _refines(p: Partition, q: Partition) -> bool:
 
 
 def _named(noun: str, which: Sequence[int]) -> str:
-    return f"{noun}{'s' if len(which) > 1 else ''} " + listed([str(i) for i in which], most=12)
+    return f"{noun}{'s' if len(which) > 1 else ''} " + join_few([str(i) for i in which], most=12)

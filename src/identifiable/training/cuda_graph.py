@@ -11,7 +11,7 @@ from identifiable.training.plan import Batch
 Result = TypeVar("Result")
 
 
-class Captured(Generic[Result]):
+class CudaGraph(Generic[Result]):
     """A function of a batch as a CUDA graph: two calls are taken as they are, the third is recorded, others replay it.
 
     The function must do the same at every call, on batches of one shape. What it returns is overwritten by the next.
@@ -43,7 +43,7 @@ class Captured(Generic[Result]):
 
 
 @contextmanager
-def short_mantissas() -> Iterator[None]:
+def tf32() -> Iterator[None]:
     """Let products of float32 on a GPU round their factors to 10 bits (TF32): many times faster for wide nets.
 
     For training from noisy gradients; what a trained net says is computed in full.

@@ -10,7 +10,7 @@ from rich.progress import track
 from torch import Tensor, nn
 
 from identifiable.training.clock import require_time
-from identifiable.training.cuda_graph import Captured
+from identifiable.training.cuda_graph import CudaGraph
 from identifiable.training.plan import Batch, Constrained
 from identifiable.training.state import History
 
@@ -76,7 +76,7 @@ def extragradient(
         update()
         return found
 
-    take = Captured(advance) if on_gpu else advance
+    take = CudaGraph(advance) if on_gpu else advance
     records, every, started, console = [], max(1, steps // 100), time.monotonic(), Console(stderr=True)
     hidden = verbose == 0 or not console.is_terminal
     module.train()

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from identifiable import files
 from identifiable.errors import FitFailedError
 from identifiable.training.clock import require_time
-from identifiable.training.cuda_graph import Captured
+from identifiable.training.cuda_graph import CudaGraph
 from identifiable.training.plan import Batch, Constrained, Data, Loss, Plan, Step
 from identifiable.training.state import History, Run, fingerprint_of
 
@@ -54,7 +54,8 @@ def minimise(
     plan : steps, learning rate, annealing, patience.
     seed : fixes batches and noise; with the module's start it fixes the result, bit for bit, on one device.
     criterion : () -> (R,), lower is better, on held-out data and never on the truth. Each member ends with the
-        parameters of its best record. Where the loss itself is annealed, records are comparable from `plan.settled` on.
+        parameters of its best record. Where the loss itself is annealed, records are comparable from
+        `plan.criterion_from` on.
     prepare : (batch, step) -> the batch to use, called before each step, for what changes outside the gradient.
     capture : on a GPU, record the step once and replay it, which is many times faster for small nets. The loss must
         then be the same function of the batch, the annealed quantities, the module and draws from `step.rng` at every
@@ -87,7 +88,7 @@ def minimise(
     started = saved = time.monotonic() - run.seconds
     annealed = {name: torch.zeros((), device=run.device) for name in plan.anneal}
     total, counted = torch.zeros(run.members, device=run.device), 0
-    replayed = Captured(partial(_advance, run, loss, Step(0, run.rng, annealed)), run.rng)
+    replayed = CudaGraph(partial(_advance, run, loss, Step(0, run.rng, annealed)), run.rng)
     captured = capture and run.device.type == "cuda"
     with _progress(plan, verbose) as bar, _one_order():
         task = bar.add_task("fit", total=plan.steps, completed=run.step, value="")
@@ -108,7 +109,7 @@ def minimise(
                 run.seconds = time.monotonic() - started
                 module.eval()
                 with torch.no_grad():
-                    settled = run.step >= plan.settled * plan.steps
+                    settled = run.step >= plan.criterion_from * plan.steps
                     run.note(record, criterion() if criterion is not None and settled else None)
                 total, counted = torch.zeros_like(total), 0
                 bar.update(task, completed=run.step, value=f"loss {min(record['loss']):.4g}")
@@ -136,7 +137,7 @@ def _advance(run: Run, loss: Loss, step: Step, batch: Batch) -> tuple[Constraine
     found = loss(batch, step)
     value = found if isinstance(found, Constrained) else Constrained(found)
     _lagrangian(run, value).sum().backward()
-    gradient = _tame(run, run.plan.clip)
+    gradient = _clip_gradients(run, run.plan.clip)
     run.optimiser.step()
     _ascend(run, value)
     return value, gradient
@@ -168,7 +169,7 @@ def _ascend(run: Run, value: Constrained) -> None:
         run.multipliers[:, : value.inequality.shape[1]].clamp_(min=0)
 
 
-def _tame(run: Run, clip: float | None) -> Tensor:
+def _clip_gradients(run: Run, clip: float | None) -> Tensor:
     """Bound each member's gradient norm by clip; a member whose gradient is not finite gets none this time."""
     gradients = [p.grad for p in run.parameters if p.grad is not None]
     norms = torch.stack([torch.linalg.vector_norm(g.reshape(run.members, -1), dim=1) for g in gradients])

@@ -39,8 +39,8 @@ class Plan:
 
     The learning rate rises linearly over the first `warm_up` of the steps and falls along a cosine to `final` times its
     peak. `clip` bounds each member's gradient norm. With a criterion, training stops once no member has improved for
-    `patience` records; records count from the share `settled` of the steps on, for losses that change until then. A
-    record is taken every `every` steps (default: 100 records), and a checkpoint, where one is asked for, at the first
+    `patience` records, counted from the share `criterion_from` of the steps on, for losses that change until then.
+    A record is taken every `every` steps (default: 100 records), and a checkpoint, where one is asked for, at the first
     record that is `checkpoint_seconds` after the last.
     """
 
@@ -53,7 +53,7 @@ class Plan:
     clip: float | None = None
     dual_rate: float = 1e-2
     patience: int | None = None
-    settled: float = 0.0
+    criterion_from: float = 0.0
     every: int | None = None
     anneal: Mapping[str, Anneal] = field(default_factory=dict)
     checkpoint_seconds: float = 30.0

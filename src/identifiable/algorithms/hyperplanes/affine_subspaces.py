@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from identifiable.algorithms.hyperplanes.planes import FLOOR, LEAST_SHARE, Cloud, Hyperplane
+from identifiable.algorithms.hyperplanes.planes import FLOOR, LEAST_SHARE, Hyperplane, WhitenedData
 from identifiable.arrays import Array
 
 LARGEST = 14  # null spaces of more dimensions are not searched
@@ -47,7 +47,7 @@ class Moments:
         return full
 
 
-def neighbour_flats(cloud: Cloud, rng: np.random.Generator, most: int) -> list[Array]:
+def neighbour_flats(cloud: WhitenedData, rng: np.random.Generator, most: int) -> list[Array]:
     """Return null spaces of the flats that hold a sample together with its nearest neighbours on white data.
 
     n + 15 neighbours in general position span everything; if they do not, they share a flat. Seeds are drawn among the
@@ -83,7 +83,7 @@ def neighbour_flats(cloud: Cloud, rng: np.random.Generator, most: int) -> list[A
     return flats
 
 
-def code_flats(cloud: Cloud, kept: list[Hyperplane]) -> list[Flat]:
+def code_flats(cloud: WhitenedData, kept: list[Hyperplane]) -> list[Flat]:
     """Return the flats of samples with one on/off code of the rows kept on which more vanishes than those rows."""
     codes = np.stack([np.abs(k.distance(cloud.x)) < max(k.band, 1e-5) for k in kept], 1)
     patterns, group, counts = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
@@ -130,7 +130,9 @@ def narrow(flat: Flat, flats: list[Flat], rng: np.random.Generator) -> Flat:
     return flat
 
 
-def sparse_directions(cloud: Cloud, null: Array, rng: torch.Generator, starts: int = 24, sweeps: int = 30) -> Array:
+def sparse_directions(
+    cloud: WhitenedData, null: Array, rng: torch.Generator, starts: int = 24, sweeps: int = 30
+) -> Array:
     """Functionals in span(null) (n + 1, m) that vanish on many samples, by reweighted least squares."""
     m = null.shape[1]
     if m == 1:
@@ -155,7 +157,7 @@ def sparse_directions(cloud: Cloud, null: Array, rng: torch.Generator, starts: i
     return functionals
 
 
-def is_block(cloud: Cloud, null: Array, directions: Array) -> bool:
+def is_block(cloud: WhitenedData, null: Array, directions: Array) -> bool:
     """Whether no direction of the flat vanishes on more samples than the whole flat does."""
     n = cloud.n
     together = (np.abs(cloud.x @ null[:n] + null[n]) < 10 * FLOOR).all(1).mean()

@@ -7,7 +7,7 @@ span too little. The test of codimension finds that out, and notes their flat.
 import numpy as np
 
 from identifiable.algorithms.hyperplanes.affine_subspaces import LARGEST
-from identifiable.algorithms.hyperplanes.planes import FLOOR, LEAST_SHARE, Cloud, Hyperplane
+from identifiable.algorithms.hyperplanes.planes import FLOOR, LEAST_SHARE, Hyperplane, WhitenedData
 from identifiable.arrays import Array
 
 SAME, SAME_EXACT = 0.999, 1 - 1e-6  # correlation from which two rows are one: before polishing, and after
@@ -19,7 +19,7 @@ class Candidates:
 
     def __init__(self, x: Array, rng: np.random.Generator) -> None:
         self.rng = rng
-        self.cloud = Cloud(x, rng)
+        self.cloud = WhitenedData(x, rng)
         self.n = self.cloud.n
         self.candidates: list[Hyperplane] = []
         self.directions = np.zeros((0, self.n))  # of the candidates
@@ -33,7 +33,7 @@ class Candidates:
         shares = [k.share for k in self.kept]
         return len(shares) == self.n and min(shares) >= 0.4 * float(np.median(shares))
 
-    def offer(self, rows: Array, most: int = 400) -> int:
+    def add_candidates(self, rows: Array, most: int = 400) -> int:
         """Polish candidate rows (m, n + 1), keep genuine hyperplanes; return how many more are kept."""
         resting = self.cloud.resting(rows)
         before = len(self.kept)
@@ -49,7 +49,7 @@ class Candidates:
 
     def _consider(self, row: Array) -> bool:
         """Polish one row and add it to the candidates if it is a genuine hyperplane."""
-        plane = self.cloud.polish(row)
+        plane = self.cloud.refine_plane(row)
         if plane is None or plane.sharpness < LEAST_SHARPNESS:
             return False
         if plane.share < max(LEAST_SHARE, 2.0 * self.n / self.cloud.rows) or self._known(plane.row, SAME_EXACT):

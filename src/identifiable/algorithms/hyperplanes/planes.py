@@ -43,7 +43,7 @@ class Hyperplane:
         return d
 
 
-class Cloud:
+class WhitenedData:
     """White rows x (N, n), shuffled, and their homogeneous form (N, n + 1) in single precision.
 
     Functionals are rows (n + 1,) of w·x + b; those with |w| = 1 have unit variance, and w·w' is their correlation.
@@ -61,7 +61,7 @@ class Cloud:
         share: Array = (t < width * np.linalg.norm(functionals[:, : self.n], axis=1)).mean(0)
         return share
 
-    def polish(self, row: Array) -> Hyperplane | None:
+    def refine_plane(self, row: Array) -> Hyperplane | None:
         """Shrink the band around a candidate (n + 1,) to an exact spike; None where there is none."""
         norm = np.linalg.norm(row[: self.n])
         normal, offset = row[: self.n] / norm, float(row[self.n] / norm)

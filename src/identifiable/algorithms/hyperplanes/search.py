@@ -126,7 +126,7 @@ class HyperplaneSearch(Candidates):
             if len(self.kept) >= self.n:
                 break
             directions = sparse_directions(self.cloud, null, self.torch_rng)
-            new = self.offer(directions)
+            new = self.add_candidates(directions)
             if not new and is_block(self.cloud, null, directions):
                 self.blocks.append(null)
             more += new
@@ -148,13 +148,13 @@ class HyperplaneSearch(Candidates):
                     break
             elif left.null.shape[1] <= 10:
                 self.note(left.null)
-        more = self.offer(np.array(lines)) if lines else 0
+        more = self.add_candidates(np.array(lines)) if lines else 0
         if more:
             return more
         for flat in sorted(flats, key=lambda a: a.null.shape[1])[: 2 * self.n]:
             if flat.null.shape[1] > LARGEST or len(self.kept) >= self.n:
                 break
-            more += self.offer(sparse_directions(self.cloud, flat.null, self.torch_rng))
+            more += self.add_candidates(sparse_directions(self.cloud, flat.null, self.torch_rng))
         return more
 
     def independent_blocks(self) -> list[Array]:
@@ -227,11 +227,11 @@ class HyperplaneSearch(Candidates):
 
     def take(self, x: Tensor, W: Tensor) -> None:
         """Offer the rows of the starts W (S, n, n + 1), then those of their sharper minima."""
-        self.offer(_as_rows(W))
+        self.add_candidates(_as_rows(W))
         if len(self.kept) < self.n:
             W = W / W[..., : self.n].norm(dim=-1, keepdim=True)
             logs = descend(x, W[None], LogSize(), (0.1, 0.05, 0.02, 0.01), 6)[0]
-            self.offer(_as_rows(logs))
+            self.add_candidates(_as_rows(logs))
             self.remember(W, logs)
 
     def remember(self, *batches: Tensor) -> None:
@@ -261,7 +261,7 @@ class HyperplaneSearch(Candidates):
         return False
 
     def finish(self, max_rounds: int) -> Found:
-        """Look at neighbours, then at rounds of starts, until n rows are verified or more would not help."""
+        """Search among neighbours, then at rounds of starts, until n rows are verified or more would not help."""
         number = 0
         if self.first is not None:
             self.take(*self.first)

@@ -50,7 +50,7 @@ class Trained:
     latents: NDArray[Any]
     likelihoods: NDArray[Any]
     history: History
-    long: bool = False
+    extended: bool = False
     skewed: bool = False
 
     @property
@@ -164,7 +164,7 @@ class FlowBatch:
         """Train flows of these data sets through a long stage A, and a stage B where it makes restarts agree more."""
         if not which:
             return []
-        members, how = self.members(which), replace(self.how, long=True)
+        members, how = self.members(which), replace(self.how, extended=True)
         sets, start = self.sets.only(members), self.start.only(members)
         sparse, history = spike_and_slab(sets, start, round(LONG * self.max_steps), how, self.seed, SpikeAndSlab)
         model, spike = find_components(sparse, sets, self.seed)
@@ -222,7 +222,7 @@ class FlowBatch:
         latents, likelihoods = self.on_held_out(model, sets)
         R = self.R
         return [
-            Trained(model, range(i, i + R), latents[i : i + R], likelihoods[i : i + R], history, how.long)
+            Trained(model, range(i, i + R), latents[i : i + R], likelihoods[i : i + R], history, how.extended)
             for i in range(0, len(latents), R)
         ]
 

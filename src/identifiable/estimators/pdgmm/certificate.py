@@ -50,12 +50,12 @@ def certificate_of(
     odd = None if full_rank else other_basis(patterns, mixture.weights)
     checks = (agree, components, *found.checks, *([] if odd is None else [odd]))
     if odd is not None or status != "stable":
-        return _nothing(found.at_best, *checks)
+        return _nothing(found.if_undecided_hold, *checks)
     return Certificate(**{**vars(found), "checks": checks})
 
 
-def _nothing(at_best: Level, *checks: Check) -> Certificate:
-    return Certificate(Level.NONE, at_best, "", checks, (), (), None, None, True)
+def _nothing(if_undecided_hold: Level, *checks: Check) -> Certificate:
+    return Certificate(Level.NONE, if_undecided_hold, "", checks, (), (), None, None, True)
 
 
 def frequent_part(mixture: Mixture) -> tuple[Mixture, float]:

@@ -35,7 +35,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from identifiable.algorithms.hyperplanes.search import centred_rows
-from identifiable.algorithms.spike_slab import goes_wrong
+from identifiable.algorithms.spike_slab import needs_repair
 from identifiable.arrays import Array, FloatArray, hold_out, is_integer, is_real
 from identifiable.data.simulator import Simulator
 from identifiable.distributions.mixture import Mixture
@@ -81,7 +81,7 @@ class PDGMM(LatentModel):
     max_steps : of a short fit; None: 4200 for 10 to 20 latents, in proportion fewer for fewer, more for more. A long
         fit takes 2.5 times as many in its first stage.
     batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
-    long : whether to go on where the restarts disagree: with a mixture of full rank, and with a longer training.
+    extended : whether to go on where the restarts disagree: with a mixture of full rank, and with a longer training.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class PDGMM(LatentModel):
     offset_ : (d,) the point x at which every latent rests.
     blocks_ : groups of latents that are always active together.
     unused_ : latents that are hardly ever active.
-    trained_long_ : whether the longer training was kept.
+    trained_extended_ : whether the longer training was kept.
     full_rank_ : whether no latent rests: a mixture of full rank is likelier. The latents are then known up to an
         affine map, and so is the agreement of restarts measured.
     skewed_ : whether active latents are too skewed to be Gaussian: they were then found with slabs of any shape, each
@@ -105,7 +105,7 @@ class PDGMM(LatentModel):
     --------
     >>> from identifiable.data import make_pdgmm
     >>> sample = make_pdgmm(2000, n=3, layers=2, random_state=0)
-    >>> model = PDGMM(3, n_restarts=2, max_steps=200, long=False, random_state=0, verbose=0).fit(sample.x)
+    >>> model = PDGMM(3, n_restarts=2, max_steps=200, extended=False, random_state=0, verbose=0).fit(sample.x)
     >>> model.transform(sample.x).shape
     (2000, 3)
     >>> bool(abs(model.inverse_transform(model.transform(sample.x)) - sample.x).max() < 1e-6)
@@ -127,7 +127,7 @@ class PDGMM(LatentModel):
     rest_scale_: Array
     n_used_: int
     n_masks_: int
-    trained_long_: bool
+    trained_extended_: bool
     full_rank_: bool
     skewed_: bool
     mixture_: Mixture
@@ -148,7 +148,7 @@ class PDGMM(LatentModel):
         max_steps: int | None = None,
         batch_size: int = 512,
         learning_rate: float = 1e-2,
-        long: bool = True,
+        extended: bool = True,
     ) -> None:
         self.n_latents = n_latents  # type: ignore[assignment]
         self.n_restarts = n_restarts
@@ -159,7 +159,7 @@ class PDGMM(LatentModel):
         self.max_steps = max_steps
         self.batch_size = batch_size
         self.learning_rate = learning_rate
-        self.long = long
+        self.extended = extended
 
     @property
     def _n_features_out(self) -> int:
@@ -219,7 +219,7 @@ class PDGMM(LatentModel):
             warnings.simplefilter("ignore", RecoveryWarning)
             search = linear._search(X)
             linear._finish(*search)
-            if goes_wrong(y, self._on_reduced_rows(linear), other):
+            if needs_repair(y, self._on_reduced_rows(linear), other):
                 linear.set_params(noisy=True)._finish(*search)
         return self._on_reduced_rows(linear)
 
@@ -232,9 +232,9 @@ class PDGMM(LatentModel):
 
     def _keep(self, trained: Trained, X: FloatArray) -> None:
         """Take the restart to keep, and set what is read off it."""
-        self.trained_long_, self.history_ = trained.long, trained.history
+        self.trained_extended_, self.history_ = trained.extended, trained.history
         self.full_rank_, self.skewed_ = trained.full_rank, trained.skewed
-        self._settle(trained.latents, trained.stability)
+        self._compare_restarts(trained.latents, trained.stability)
         self.module_ = select_member(trained.model, trained.members[trained.kept])
         self.n_masks_ = self.module_.prior.masks.shape[1]
         self._set_mixture(X)
@@ -402,7 +402,7 @@ class PDGMM(LatentModel):
 
     def _build(self, members: int, rng: torch.Generator | None = None) -> FlowModel[Any]:
         n = self.n_used_
-        flow = SmoothLeakyFlow(members, n, self.depth, inner_bias=not self.trained_long_, rng=rng)
+        flow = SmoothLeakyFlow(members, n, self.depth, inner_bias=not self.trained_extended_, rng=rng)
         masks, weights = torch.ones(members, self.n_masks_, n), torch.zeros(members, self.n_masks_)
         prior: MaskedGaussians | FullGaussians = MaskedGaussians(masks, weights, torch.zeros(members, 1, n))
         if self.full_rank_:
@@ -420,7 +420,7 @@ class PDGMM(LatentModel):
         self._require("max_steps", self.max_steps is None or is_integer(self.max_steps, 2), "None or an integer >= 2")
         self._require("batch_size", is_integer(self.batch_size, 2), "an integer >= 2")
         self._require("learning_rate", is_real(self.learning_rate, 0), "a number > 0")
-        self._require("long", isinstance(self.long, bool), "True or False")
+        self._require("extended", isinstance(self.extended, bool), "True or False")
 
 
 @dataclass(frozen=True)
@@ -457,7 +457,7 @@ def _fit_together(models: Sequence[PDGMM], jobs: Sequence[_Job], starts: Sequenc
         how=Training(first.depth, first.batch_size, first.learning_rate, first.verbose),
         seed=job.seed,
     )
-    for model, job, trained in zip(models, jobs, batch.fit(go_on=first.long), strict=True):
+    for model, job, trained in zip(models, jobs, batch.fit(go_on=first.extended), strict=True):
         model._keep(trained, job.X)
 
 

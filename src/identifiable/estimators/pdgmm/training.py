@@ -21,7 +21,7 @@ from sklearn.mixture import GaussianMixture
 from torch import Tensor, nn
 
 from identifiable.algorithms.noisy import Refined, refine_under_noise, spikes
-from identifiable.algorithms.spike_slab import WIDE, rest_again, slabs
+from identifiable.algorithms.spike_slab import WIDE, repair, slabs
 from identifiable.arrays import Array
 from identifiable.estimators.sparse_unmixing import one_thread
 from identifiable.flows.flows import SmoothLeakyFlow
@@ -169,7 +169,7 @@ class Training:
     batch_size: int
     learning_rate: float
     verbose: int = 0
-    long: bool = False
+    extended: bool = False
 
 
 def spike_and_slab(
@@ -177,7 +177,9 @@ def spike_and_slab(
 ) -> tuple[FlowModel[Sparse], History]:
     """Stage A: train flows from their linear starts, every latent for itself."""
     rng = torch.Generator().manual_seed(seed)
-    flow = SmoothLeakyFlow(len(start.W), start.W.shape[-1], how.depth, start=start.W, inner_bias=not how.long, rng=rng)
+    flow = SmoothLeakyFlow(
+        len(start.W), start.W.shape[-1], how.depth, start=start.W, inner_bias=not how.extended, rng=rng
+    )
     with torch.no_grad():
         flow.bias[:, -1] += start.b
     model = FlowModel(flow, slab(start.shares, start.means), torch.ones(len(start.W), 1))
@@ -192,7 +194,7 @@ def exact_mixture(
     """Stage B: train on under the exact mixture, e falling from above to below the width (R, 1) of the spikes."""
     start, end = (ABOVE * spike).clamp(*WIDEST), (BELOW * spike).clamp(*NARROWEST)
     model.prior.set_width(start)
-    rate = (LONG_RATE_B if how.long else 1) * how.learning_rate
+    rate = (LONG_RATE_B if how.extended else 1) * how.learning_rate
     return train(model, sets, steps, start, end, rate, how, seed)
 
 
@@ -300,7 +302,7 @@ def find_components(
     n = model.prior.means.shape[-1]
     t = model.flow(sets.rows[sets.seen, :SHOWN])[0]
     latents = t.double().cpu().numpy()
-    starts = [rest_again(z) for z in latents]
+    starts = [repair(z) for z in latents]
     found: list[Refined | None] = [None] * len(latents)
     if refine:
         found = in_parallel(refine_latents, [(z, starts[r], seed + r) for r, z in enumerate(latents)])

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from identifiable.experiments.recipe import BASELINES, Method, Published, Recipe, Setting, Smaller
+from identifiable.experiments.recipe import BASELINES, Method, Published, QuickOverrides, Recipe, Setting
 
 PAPER = "Khemakhem, Kingma & Hyvärinen (AISTATS 2020)"
 BASE: dict[str, Any] = {"law": "segments", "segments": 40, "segment_rows": 1000, "n": 5}
@@ -38,7 +38,7 @@ RECIPES = (
         metrics=METRICS,
         seeds=5,
         notes="The paper draws one data set and prints no number.",
-        smaller=Smaller(values={"segment_rows": 400}, params=QUICK),
+        smaller=QuickOverrides(values={"segment_rows": 400}, params=QUICK),
     ),
     Recipe(
         name="ivae/figure2",
@@ -60,7 +60,7 @@ RECIPES = (
         axes=("n",),
         notes="The figure is drawn, not printed; its text says above .95 for the best configuration at n = 5. The "
         "authors' code gives .927 on its own draw, and .56, .80, .46 on three others of the same law.",
-        smaller=Smaller(settings=("n=2", "n=5"), values={"segment_rows": 250}, params=QUICK),
+        smaller=QuickOverrides(settings=("n=2", "n=5"), values={"segment_rows": 250}, params=QUICK),
     ),
     Recipe(
         name="ivae/figure4",
@@ -73,7 +73,7 @@ RECIPES = (
         metrics=METRICS,
         seeds=3,
         notes="The paper draws signals and prints no number.",
-        smaller=Smaller(values={"segment_rows": 250}, params=QUICK),
+        smaller=QuickOverrides(values={"segment_rows": 250}, params=QUICK),
     ),
     Recipe(
         name="ivae/talk",
@@ -86,7 +86,7 @@ RECIPES = (
         metrics=METRICS,
         seeds=3,
         notes="The talk prints no number.",
-        smaller=Smaller(values={"segment_rows": 250}, params=QUICK),
+        smaller=QuickOverrides(values={"segment_rows": 250}, params=QUICK),
     ),
     Recipe(
         name="ivae/discrete",
@@ -104,6 +104,6 @@ RECIPES = (
         metrics=METRICS,
         seeds=3,
         notes="SparseUnmixing and IFlow are for continuous columns.",
-        smaller=Smaller(values={"segment_rows": 250}, params=QUICK),
+        smaller=QuickOverrides(values={"segment_rows": 250}, params=QUICK),
     ),
 )

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from identifiable.experiments.recipe import BASELINES, Method, Published, Recipe, Setting, Smaller
+from identifiable.experiments.recipe import BASELINES, Method, Published, QuickOverrides, Recipe, Setting
 
 PAPER = "Kivva, Rajendran, Ravikumar & Aragam (NeurIPS 2022)"
 SHAPES: dict[str, Any] = {"rows": 5000, "new_rows": 5000, "latents": 2, "runs": 5}
 EPOCH = 5000 // 128
 AS_PUBLISHED: dict[str, Any] = {
     "net": "toy",
-    "start": "autoencoder",
+    "init": "autoencoder",
     "pretrain_steps": 15 * EPOCH,
     "max_steps": 20 * EPOCH,
 } | {
@@ -19,7 +19,7 @@ AS_PUBLISHED: dict[str, Any] = {
 }
 VADE = {
     "VaDE, linear start": Method(
-        "VaDE", {"n_components": 3, "start": "linear", "batch_size": 512, "learning_rate": 1e-3}
+        "VaDE", {"n_components": 3, "init": "linear", "batch_size": 512, "learning_rate": 1e-3}
     ),
     "VaDE, as published": Method("VaDE", {"n_components": 3} | AS_PUBLISHED),
 }
@@ -47,8 +47,8 @@ MNIST: dict[str, Any] = {"law": "mnist", "latents": 5, "runs": 10, "new_rows": 1
 BITS: dict[str, Any] = {"net": "{net}", "likelihood": "bernoulli", "patience": None, "posterior": "diagonal"}
 GIVEN_U: dict[str, Any] = {"family": "gaussian", "max_steps": 8000, "batch_size": 256, "learning_rate": 1e-3}
 MFCVAE: dict[str, Any] = {"n_components": 25, "facets": 1} | BITS
-FREE: dict[str, Any] = {"start": "random", "first_beta": 0.1, "max_steps": 16_000}
-HELD: dict[str, Any] = {"start": "linear", "pretrain_steps": 1000, "max_steps": 8000}
+FREE: dict[str, Any] = {"init": "random", "first_beta": 0.1, "max_steps": 16_000}
+HELD: dict[str, Any] = {"init": "linear", "pretrain_steps": 1000, "max_steps": 8000}
 COARSE: dict[str, Any] = {
     "alpha": [-1, 0, 1],
     "beta": [-1, 0, 1],
@@ -72,7 +72,7 @@ RECIPES = (
         published=(Published("2 ReLU units", "published: of 50", "unique", 1.0),),
         notes="unique: share of the weakly injective models whose minimisers are all equivalent to the truth. gap: the "
         "median over models of the smallest divergence of another law of the latents. No baseline applies.",
-        smaller=Smaller(values={"models": 5, "grid": COARSE}),
+        smaller=QuickOverrides(values={"models": 5, "grid": COARSE}),
     ),
     Recipe(
         name="kivva/figure2",
@@ -91,7 +91,7 @@ RECIPES = (
         ),
         notes="The names of weak and strong are exchanged in print. With as many columns as latents, weak MCC of any "
         "two linear maps of x is 1: dist counts.",
-        smaller=Smaller(values={"rows": 1500, "new_rows": 1500, "runs": 3}, params=QUICK_VADE),
+        smaller=QuickOverrides(values={"rows": 1500, "new_rows": 1500, "runs": 3}, params=QUICK_VADE),
     ),
     Recipe(
         name="kivva/table2",
@@ -109,7 +109,7 @@ RECIPES = (
             for metric, value in zip(("dist", "strong", "weak"), row, strict=True)
         ),
         notes="The paper's three draws are not known; each number of a draw and seed makes another.",
-        smaller=Smaller(values={"rows": 1500, "new_rows": 1500, "runs": 3}, params=QUICK_VADE),
+        smaller=QuickOverrides(values={"rows": 1500, "new_rows": 1500, "runs": 3}, params=QUICK_VADE),
     ),
     Recipe(
         name="kivva/table3-mnist",
@@ -133,7 +133,7 @@ RECIPES = (
             for metric, value in zip(("strong", "weak"), row, strict=True)
         ),
         notes="iVAE is given the digit. Agreement is not recovery: x agrees with itself.",
-        smaller=Smaller(
+        smaller=QuickOverrides(
             settings=("Arch 1",),
             values={"rows": 600, "new_rows": 400, "runs": 2},
             params={

@@ -2,26 +2,29 @@
 
 from typing import Any
 
-from identifiable.experiments.recipe import BASELINES, Method, Recipe, Setting, Smaller
+from identifiable.experiments.recipe import BASELINES, Method, QuickOverrides, Recipe, Setting
 
 PAPER = "Willetts & Paige (2021)"
 TCL: dict[str, Any] = {"law": "tcl", "n": 5, "segments": 20}
 SIZES = (100, 200, 500, 1000, 2000)
 VADE = {"VaDE": Method("VaDE", {"n_components": 40})}
-PUBLISHED_FLOW: dict[str, Any] = {"flow": "autoregressive", "free_steps": 0, "n_components": 50, "batch_size": 256} | {
-    "learning_rate": 1e-3
-}
+PUBLISHED_FLOW: dict[str, Any] = {
+    "flow": "autoregressive",
+    "full_covariance_steps": 0,
+    "n_components": 50,
+    "batch_size": 256,
+} | {"learning_rate": 1e-3}
 QUICK: dict[str, dict[str, Any]] = {
     "VaDE": {"n_restarts": 2, "pretrain_steps": 300, "max_steps": 300},
-    "GMMFlow": {"n_restarts": 2, "max_steps": 600, "free_steps": 300},
+    "GMMFlow": {"n_restarts": 2, "max_steps": 600, "full_covariance_steps": 300},
     "GMMFlow, as published": {"n_restarts": 1, "max_steps": 200},
     "IVAE (u)": {"max_steps": 600},
     "IFlow (u)": {"max_steps": 600},
 }
 BITS: dict[str, Any] = {"likelihood": "bernoulli", "patience": None}
 PIXELS: dict[str, Any] = {"likelihood": "logistic", "patience": None}
-LONG: dict[str, Any] = {"start": "autoencoder", "pretrain_steps": 10_000, "max_steps": 8000, "first_beta": 0.05}
-SHORT: dict[str, Any] = {"start": "autoencoder", "pretrain_steps": 1000, "max_steps": 3000}
+LONG: dict[str, Any] = {"init": "autoencoder", "pretrain_steps": 10_000, "max_steps": 8000, "first_beta": 0.05}
+SHORT: dict[str, Any] = {"init": "autoencoder", "pretrain_steps": 1000, "max_steps": 3000}
 MNIST: dict[str, Any] = {"law": "mnist", "latents": 50, "runs": 5, "directions": 20, "new_rows": 10_000}
 CIFAR: dict[str, Any] = {"law": "cifar10", "latents": 50, "runs": 5, "directions": 20}
 FEW_IMAGES: dict[str, Any] = {"rows": 600, "new_rows": 400, "latents": 8, "runs": 2, "directions": 4}
@@ -47,7 +50,7 @@ RECIPES = (
         axes=("segment_rows",),
         notes="The paper draws its results and prints no number: VaDE as good as iVAE or better, GMM flows as good as "
         "both or better.",
-        smaller=Smaller(settings=("100 per segment", "500 per segment"), params=QUICK),
+        smaller=QuickOverrides(settings=("100 per segment", "500 per segment"), params=QUICK),
     ),
     Recipe(
         name="willetts/figure3",
@@ -60,7 +63,7 @@ RECIPES = (
         metrics=("mcc", "agreement"),
         seeds=3,
         notes="The paper shows that they are positively correlated; see the scatter.",
-        smaller=Smaller(
+        smaller=QuickOverrides(
             values={"segment_rows": 200}, params={"VaDE": {"n_restarts": 4, "pretrain_steps": 300, "max_steps": 300}}
         ),
     ),
@@ -80,7 +83,7 @@ RECIPES = (
         metrics=("mcc", "r2", "agreement"),
         seeds=3,
         notes="As published: ten autoregressive layers, 50 components, batches of 256.",
-        smaller=Smaller(values={"segment_rows": 200}, params=QUICK),
+        smaller=QuickOverrides(values={"segment_rows": 200}, params=QUICK),
     ),
     Recipe(
         name="willetts/figure4-mnist",
@@ -102,7 +105,7 @@ RECIPES = (
         notes="Five fits and all their pairs; the published figures are drawn, with values often above .9. weak: 20 "
         "canonical directions, as in the authors' code; weak_all: all 50. Agreement is not recovery: x agrees with "
         "itself.",
-        smaller=Smaller(
+        smaller=QuickOverrides(
             values=FEW_IMAGES,
             params={"VaDE, MLP": FEW_STEPS, "VaDE, ConvNet": FEW_STEPS, "IVAE (u), MLP": {"max_steps": 40}},
         ),
@@ -118,20 +121,20 @@ RECIPES = (
         | {
             "VaDE, MLP": Method(
                 "VaDE",
-                {"n_components": 128, "net": "mlp", "start": "autoencoder", "first_beta": 0.05, "max_steps": 3000}
+                {"n_components": 128, "net": "mlp", "init": "autoencoder", "first_beta": 0.05, "max_steps": 3000}
                 | PIXELS,
             ),
             "RademacherVAE, MLP": Method("RademacherVAE", {"net": "mlp", "max_steps": 3000} | PIXELS),
             "VaDE, ResNet": Method(
                 "VaDE",
-                {"n_components": 100, "net": "resnet", "start": "random", "max_steps": 600, "learning_rate": 5e-4}
+                {"n_components": 100, "net": "resnet", "init": "random", "max_steps": 600, "learning_rate": 5e-4}
                 | PIXELS,
             ),
         },
         metrics=("weak", "weak_all", "strong"),
         seeds=1,
         notes="The paper's ResNets are trained for much longer.",
-        smaller=Smaller(
+        smaller=QuickOverrides(
             values=FEW_IMAGES,
             params={
                 "VaDE, MLP": FEW_STEPS,
@@ -157,7 +160,7 @@ RECIPES = (
         metrics=("weak", "strong"),
         seeds=1,
         notes="Compared place by place of the grid. The paper: moderately above the plain autoencoder.",
-        smaller=Smaller(
+        smaller=QuickOverrides(
             values=FEW_IMAGES, params={"RelaxedVQVAE": {"max_steps": 10}, "its autoencoder": {"max_steps": 10}}
         ),
     ),

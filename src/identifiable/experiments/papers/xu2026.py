@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from identifiable.experiments.recipe import BASELINES, Method, Published, Recipe, Setting, Smaller
+from identifiable.experiments.recipe import BASELINES, Method, Published, QuickOverrides, Recipe, Setting
 
 PAPER = "Xu, Lachapelle & Magliacane (AISTATS 2026)"
 ROWS = 20_000
@@ -14,7 +14,7 @@ TWO_STAGE = {"TwoStage": PUBLISHED_WAY}
 QUICK: dict[str, dict[str, Any]] = {
     "TwoStage": {"hidden": (4, 8, 8, 4), "sparse_hidden": (2, 2), "max_steps": 300, "sparse_steps": 300}
     | {"batch_size": 512, "learning_rate": 1e-3, "sparse_rate": 1e-3, "dual_rate": 5e-4},
-    "PDGMM": {"max_steps": 800, "long": False},
+    "PDGMM": {"max_steps": 800, "extended": False},
 }
 FEWER_ROWS = {"rows": 6000}
 FEWER_IMAGES = {"rows": 1500, "new_rows": 1000}
@@ -166,7 +166,7 @@ RECIPES = (
         methods=BASELINES | TWO_STAGE | PDGMM,
         metrics=("mcc", "r2", "agreement", "mcc_sparse", "stage1_r2", "stage1_mcc"),
         seeds=5,
-        fewer={"TwoStage": 1},
+        seeds_by_method={"TwoStage": 1},
         published=_published(_column(TABLE_1, 3), "published: TwoStage", "mcc")
         + _published(_column(TABLE_1, 1), "published: TwoStage", "stage1_r2")
         + _published(_column(TABLE_1, 2), "published: TwoStage", "stage1_mcc")
@@ -174,7 +174,7 @@ RECIPES = (
         axes=AXES,
         notes=f"The published mixing is nearly linear: look at the baselines first. {TWO_STAGE_NOTE} With theta, mcc "
         "is against the rotated latents, as published, and mcc_sparse against those that rest.",
-        smaller=Smaller(values=FEWER_ROWS, params=QUICK),
+        smaller=QuickOverrides(values=FEWER_ROWS, params=QUICK),
     ),
     Recipe(
         name="xu2026/table4-independent",
@@ -188,7 +188,7 @@ RECIPES = (
         seeds=5,
         published=_published(INDEPENDENT, "published: TwoStage", "mcc_independent"),
         axes=AXES,
-        smaller=Smaller(settings=("n=5", "n=10", "k=3"), values=FEWER_ROWS, params=QUICK),
+        smaller=QuickOverrides(settings=("n=5", "n=10", "k=3"), values=FEWER_ROWS, params=QUICK),
     ),
     Recipe(
         name="xu2026/table5-scalability",
@@ -207,7 +207,7 @@ RECIPES = (
         axes=("n",),
         notes="Published: steps until the MCC with the true latents passes .995, times seconds a step, on the authors' "
         "GPU; stage 1 comes before that. Here: the whole fit, on the device named beside each record.",
-        smaller=Smaller(settings=("n=5", "n=10"), values=FEWER_ROWS, params=QUICK),
+        smaller=QuickOverrides(settings=("n=5", "n=10"), values=FEWER_ROWS, params=QUICK),
     ),
     Recipe(
         name="xu2026/table6-sparsity",
@@ -222,7 +222,7 @@ RECIPES = (
         seeds=3,
         published=tuple(Published("n=10", f"published: eps={e:g}", "mcc", m, s) for e, (m, s) in SPARSITY.items()),
         notes=TWO_STAGE_NOTE,
-        smaller=Smaller(
+        smaller=QuickOverrides(
             values=FEWER_ROWS,
             params={f"TwoStage, eps={e:g}": QUICK["TwoStage"] if e in (10.0, 1e-2, 1e-4) else None for e in SPARSITY},
         ),
@@ -245,7 +245,7 @@ RECIPES = (
         seeds=3,
         published=tuple(Published("n=10", f"published: rate={r:g}", "mcc", m, s) for r, (m, s) in RATES.items()),
         notes=TWO_STAGE_NOTE,
-        smaller=Smaller(
+        smaller=QuickOverrides(
             values=FEWER_ROWS,
             params={
                 f"TwoStage, rate={r:g}": {k: v for k, v in QUICK["TwoStage"].items() if not k.endswith("_rate")}
@@ -270,14 +270,14 @@ RECIPES = (
         | PDGMM,
         metrics=("mcc", "r2"),
         seeds=5,
-        fewer={"TwoStage": 1, "TwoStage, no stage 2": 1, "GroupedSparse (groups known)": 1, "VaDE": 1},
+        seeds_by_method={"TwoStage": 1, "TwoStage, no stage 2": 1, "GroupedSparse (groups known)": 1, "VaDE": 1},
         published=_published(_column(ABLATION, 0), "published: TwoStage", "mcc")
         + _published(_column(ABLATION, 1), "published: TwoStage, no stage 2", "mcc")
         + _published(_column(ABLATION, 2), "published: groups known", "mcc")
         + _published(_column(ABLATION, 3), "published: VaDE", "mcc"),
         axes=AXES,
         notes=TWO_STAGE_NOTE,
-        smaller=Smaller(
+        smaller=QuickOverrides(
             settings=("n=5", "rho=1var"),
             values=FEWER_ROWS,
             params=QUICK
@@ -308,13 +308,13 @@ RECIPES = (
         },
         metrics=("r2", "mcc"),
         seeds=3,
-        fewer={"TwoStage, no stage 2": 1, "VaDE": 1},
+        seeds_by_method={"TwoStage, no stage 2": 1, "VaDE": 1},
         published=_published(_column(FULL_RANK, 1), "published: VaDE", "r2")
         + _published(_column(FULL_RANK, 2), "published: TwoStage", "r2"),
         axes=("n", "layers"),
         notes="The paper does not say how its mixtures of full rank were drawn; these have 50 components with means "
         "U(-3, 3) and dependent latents. Only the settings that have a meaning for them are here.",
-        smaller=Smaller(
+        smaller=QuickOverrides(
             settings=("n=5", "layers=3"),
             values=FEWER_ROWS,
             params={
@@ -340,7 +340,7 @@ RECIPES = (
         ),
         axes=("latents",),
         notes="Here x has 20 columns, so that a linear method may ask for as many latents; the paper has 10.",
-        smaller=Smaller(settings=("asked=12", "asked=20"), values=FEWER_ROWS, params=QUICK),
+        smaller=QuickOverrides(settings=("asked=12", "asked=20"), values=FEWER_ROWS, params=QUICK),
     ),
     Recipe(
         name="xu2026/shd",
@@ -364,7 +364,7 @@ RECIPES = (
         axes=AXES,
         notes="Structural Hamming distance to the true CPDAG. The paper's significance level and number of rows are "
         "not known; those of `identifiable.causal` are used for true and recovered latents alike.",
-        smaller=Smaller(settings=("n=5", "n=10"), values=FEWER_ROWS, params=QUICK),
+        smaller=QuickOverrides(settings=("n=5", "n=10"), values=FEWER_ROWS, params=QUICK),
     ),
     Recipe(
         name="xu2026/balls",
@@ -385,7 +385,9 @@ RECIPES = (
         axes=("balls",),
         notes="Published: the mean over the balls of tables 13 to 15. The paper puts a convolutional net before its "
         "two stages; here it is principal components of the pictures at a quarter of their resolution.",
-        smaller=Smaller(settings=("balls=2",), values=FEWER_IMAGES, params={"PCA 64, then PDGMM": QUICK["PDGMM"]}),
+        smaller=QuickOverrides(
+            settings=("balls=2",), values=FEWER_IMAGES, params={"PCA 64, then PDGMM": QUICK["PDGMM"]}
+        ),
     ),
     Recipe(
         name="xu2026/balls-fine",
@@ -404,7 +406,7 @@ RECIPES = (
         seeds=3,
         published=(Published("balls=2", "published: TwoStage", "r2", 0.9725),),
         notes="Published: the mean R² of the matched representations and coordinates.",
-        smaller=Smaller(values=FEWER_IMAGES, params={"PCA 64, then PDGMM": QUICK["PDGMM"]}),
+        smaller=QuickOverrides(values=FEWER_IMAGES, params={"PCA 64, then PDGMM": QUICK["PDGMM"]}),
     ),
     Recipe(
         name="xu2026/misspecified",
@@ -425,7 +427,7 @@ RECIPES = (
             for name, row in MISSPECIFIED.items()
             for wrong, value in zip(WRONG_LAWS, row, strict=True)
         ),
-        smaller=Smaller(settings=tuple(f"{w}, n=5" for w in WRONG_LAWS), values=FEWER_ROWS, params=QUICK),
+        smaller=QuickOverrides(settings=tuple(f"{w}, n=5" for w in WRONG_LAWS), values=FEWER_ROWS, params=QUICK),
     ),
     Recipe(
         name="xu2026/table18-genericity",
@@ -443,7 +445,7 @@ RECIPES = (
             for metric, value in zip(("r2", "mcc"), pair, strict=True)
         ),
         axes=("n",),
-        smaller=Smaller(values=FEWER_ROWS, params=QUICK),
+        smaller=QuickOverrides(values=FEWER_ROWS, params=QUICK),
     ),
     Recipe(
         name="xu2026/table19-two-bases",
@@ -458,7 +460,7 @@ RECIPES = (
         published=tuple(Published(f"k={k}", "published: stage 1", "r2", value) for k, value in TWO_BASES.items()),
         axes=("k",),
         notes="The paper's angle is not known; here the second basis is rotated by 30 degrees in every plane.",
-        smaller=Smaller(settings=("k=0", "k=1"), values=FEWER_ROWS, params=QUICK),
+        smaller=QuickOverrides(settings=("k=0", "k=1"), values=FEWER_ROWS, params=QUICK),
     ),
     Recipe(
         name="xu2026/blocks",
@@ -478,6 +480,6 @@ RECIPES = (
         ),
         notes="block_r2: R² of a block given the latents that were assigned to it. Published: the mean R² of the "
         "single representations on their block, which is not larger. leak: the largest R² on another block, averaged.",
-        smaller=Smaller(values=FEWER_ROWS, params=QUICK),
+        smaller=QuickOverrides(values=FEWER_ROWS, params=QUICK),
     ),
 )

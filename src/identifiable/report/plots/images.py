@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import multivariate_normal, norm
 
 from identifiable.distributions.mixture import Mixture
-from identifiable.errors import DataError, listed
+from identifiable.errors import DataError, join_few
 from identifiable.metrics._checks import FloatArray, IntArray, same_rows, table
 from identifiable.report.plots.figures import (
     PALETTE,
@@ -91,7 +91,9 @@ def plot_cluster_samples(
     >>> from identifiable import GMMFlow
     >>> from identifiable.data import make_pinwheel
     >>> x = make_pinwheel(500).x
-    >>> model = GMMFlow(n_components=3, n_restarts=1, depth=2, free_steps=10, max_steps=0, random_state=0, verbose=0)
+    >>> model = GMMFlow(
+    ...     n_components=3, n_restarts=1, depth=2, full_covariance_steps=10, max_steps=0, random_state=0, verbose=0
+    ... )
     >>> len(plot_cluster_samples(model.fit(x), x).axes)
     3
     """
@@ -320,7 +322,9 @@ def _start(Z: FloatArray, row: int | None) -> int:
 def _known(latents: Sequence[int], n: int) -> list[int]:
     unknown = [str(i) for i in latents if not (isinstance(i, int | np.integer) and 0 <= i < n)]
     if unknown or len(set(latents)) < len(latents) or not len(latents):
-        raise DataError(f"latents must be different numbers from 0 to {n - 1}, got {listed(list(map(str, latents)))}.")
+        raise DataError(
+            f"latents must be different numbers from 0 to {n - 1}, got {join_few(list(map(str, latents)))}."
+        )
     return [int(i) for i in latents]
 
 
@@ -339,7 +343,9 @@ def _runs(Z: Any) -> list[FloatArray]:
     runs = [table(f"Z[{i}]", z, min_rows=1) for i, z in enumerate(Z)]
     widths = [z.shape[1] for z in runs]
     if len(set(widths)) > 1:
-        raise DataError(f"The tables of Z must have the same number of latents, got {listed(list(map(str, widths)))}.")
+        raise DataError(
+            f"The tables of Z must have the same number of latents, got {join_few(list(map(str, widths)))}."
+        )
     return runs
 
 

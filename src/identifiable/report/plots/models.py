@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import NotFittedError
 
 from identifiable.distributions.mixture import Mixture
-from identifiable.errors import DataError, listed
+from identifiable.errors import DataError, join_few
 from identifiable.metrics._checks import FloatArray, IntArray
 from identifiable.report.plots.figures import written
 
@@ -46,7 +46,7 @@ def clusters_of(model: Any, X: ArrayLike | None, law: Mixture | None, facet: int
         labels, confidence = np.asarray(model.predict(X, **options)), None
         if labels.dtype.kind not in "iu" or labels.min() < 0:
             raise DataError(
-                f"predict(X) must be numbers of clusters, 0, 1, ..., got {listed(written(np.unique(labels)))}."
+                f"predict(X) must be numbers of clusters, 0, 1, ..., got {join_few(written(np.unique(labels)))}."
             )
         total = int(labels.max()) + 1 if law is None else len(law.weights)
     else:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from identifiable.errors import DataError, listed
+from identifiable.errors import DataError, join_few
 from identifiable.metrics import match
 from identifiable.metrics._checks import FloatArray, IntArray, same_rows, table
 from identifiable.report.plots.figures import (
@@ -268,7 +268,7 @@ def _clouds(
                 f"columns must be two different columns of panels[{title!r}], of shape {cloud.shape}, got {columns}."
             )
         if isinstance(u, Mapping) and title not in u:
-            raise DataError(f"u must have an entry for each panel, got none for {title!r}: {listed(list(u))} only.")
+            raise DataError(f"u must have an entry for each panel, got none for {title!r}: {join_few(list(u))} only.")
         name = f"u[{title!r}]" if isinstance(u, Mapping) else "u"
         own = one_per_row(name, u[title] if isinstance(u, Mapping) else u)
         same_rows(**{f"panels[{title!r}]": cloud, name: own})
@@ -296,8 +296,8 @@ def _label_names(unique: NDArray[Any], labels: Labels | None) -> list[str]:
         return [str(labels[value]) for value in values]
     except (LookupError, TypeError):
         raise DataError(
-            f"labels must name every value of u, {listed([repr(v) for v in values])}: a mapping from these values, or "
-            f"a sequence that they index; got {labels!r}."
+            f"labels must name every value of u, {join_few([repr(v) for v in values])}: a mapping from these values, "
+            f"or a sequence that they index; got {labels!r}."
         ) from None
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from identifiable import DataError
-from identifiable.data import look
+from identifiable.data import inspect_table
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def messy(rng):
 
 
 def test_what_is_usable_is_used_as_it_is(messy):
-    found = look(messy)
+    found = inspect_table(messy)
     assert found.sample.columns == ("a", "b", "c", "protein")
     kept = messy.loc[messy["b"].notna() & np.isfinite(messy["c"]), ["a", "b", "c", "protein"]]
     np.testing.assert_array_equal(found.sample.x, kept.to_numpy())
@@ -40,7 +40,7 @@ def test_what_is_usable_is_used_as_it_is(messy):
 
 
 def test_every_other_column_has_its_reason(messy):
-    left_out = look(messy).left_out
+    left_out = inspect_table(messy).left_out
     assert set(left_out) == {"cell", "day", "site", "dose", "a again", "unit", "hardly there"}
     for name, reason in {
         "cell": "a count of the rows",
@@ -55,7 +55,7 @@ def test_every_other_column_has_its_reason(messy):
 
 
 def test_the_words_name_all_of_it(messy):
-    words = str(look(messy))
+    words = str(inspect_table(messy))
     assert words.startswith("500 rows, 11 columns; used: ")
     for said in (
         "Left out: 'day'",
@@ -70,34 +70,34 @@ def test_the_words_name_all_of_it(messy):
 def test_u_is_taken_aside_and_its_holes_cost_rows(messy):
     messy.loc[10, "site"] = None
     messy.loc[10, ["a", "b", "c"]] = 1.0
-    found = look(messy, u="site")
+    found = inspect_table(messy, u="site")
     assert found.u == ("site",)
     assert 10 not in found.rows
     assert set(found.sample.u) == {"north", "south"}
     assert "u is 'site', with 2 different values." in found.words
-    both = look(messy, u=["site", "dose"])
+    both = inspect_table(messy, u=["site", "dose"])
     assert both.sample.u.shape == (len(both.sample), 2)
 
 
 def test_a_column_that_is_named_is_taken(messy):
-    found = look(messy, columns=["a", "dose", "cell"])
+    found = inspect_table(messy, columns=["a", "dose", "cell"])
     assert found.sample.columns == ("a", "dose", "cell")
     assert not found.left_out
 
 
 def test_a_table_of_categories_is_taken_as_it_is(rng):
-    assert look(pd.DataFrame(rng.integers(0, 4, size=(300, 6)).astype(float))).sample.x.shape == (300, 6)
+    assert inspect_table(pd.DataFrame(rng.integers(0, 4, size=(300, 6)).astype(float))).sample.x.shape == (300, 6)
 
 
 def test_the_logarithm_is_for_positive_skewed_columns(messy):
     messy["falling"] = -messy["protein"]
-    assert look(messy).skewed == ("protein",)
+    assert inspect_table(messy).skewed == ("protein",)
 
 
 def test_dependent_columns_and_rests_are_seen(rng):
     x = rng.normal(size=(400, 3))
     x[:100, 1] = 0.0
-    words = str(look(np.column_stack([x, x[:, 0] + 1e3 * x[:, 2]])))
+    words = str(inspect_table(np.column_stack([x, x[:, 0] + 1e3 * x[:, 2]])))
     assert "The columns have rank 3: 1 of 4 follow from the others linearly." in words
     assert "Their scales differ by a factor of" in words
     assert "Columns with exact zeros: 'x1' 25 %." in words
@@ -110,7 +110,7 @@ def test_pictures_keep_their_shape(tmp_path, rng):
         pixels = rng.integers(0, 255, size=(4, 5), dtype=np.uint8)
         pixels[0, :2] = 51  # never lit
         Image.fromarray(pixels).save(tmp_path / f"{i:03}.png")
-    found = look(tmp_path)
+    found = inspect_table(tmp_path)
     assert found.picture == (4, 5)
     assert "Every row is a picture of 4 x 5 pixels." in found.words
     assert "Left out: 2 pixels that are constant or copies of others." in found.words
@@ -133,11 +133,11 @@ def test_pictures_keep_their_shape(tmp_path, rng):
 )
 def test_where_too_little_is_left_the_error_says_why(messy, change, words):
     with pytest.raises(DataError) as error:
-        look(change(messy))
+        inspect_table(change(messy))
     assert words in str(error.value)
 
 
 def test_the_columns_are_not_changed(messy):
     before = messy.copy()
-    look(messy)
+    inspect_table(messy)
     pd.testing.assert_frame_equal(messy, before)

@@ -1,8 +1,8 @@
 """The first look at a table that was not made for this library: what can be used, what cannot, and what is striking.
 
-`read_table` refuses a table that is not numbers throughout. `look` takes what it can instead, and says at every column
-and row it leaves out why, and what to do if that was wrong. Values are never filled in: a filled-in value repeats, and
-methods that look for latents at rest would take it for one.
+`read_table` refuses a table that is not numeric throughout. `inspect_table` uses what it can instead, and says
+for every column and row it drops why, and what to do if that was wrong. Missing values are never imputed: imputed
+values repeat, and methods that look for inactive latents would take them for one.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from identifiable.arrays import FloatArray, IntArray
 from identifiable.data.sample import Sample
 from identifiable.data.summary import TableSummary, describe
 from identifiable.data.tables import Names, TableReader, numbers_of, why_not_numbers
-from identifiable.errors import DataError, listed
+from identifiable.errors import DataError, join_few
 
 LEAST_ROWS = 100
 MOST_MISSING = 0.5  # of a column, before it is left out instead of its rows
@@ -30,7 +30,7 @@ MANY_ROWS = 0.05  # share of rows with a zero or a repeated value that is worth 
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class TableInspection:
     """A table as it can be used, and what was left out on the way.
 
     Attributes
@@ -83,13 +83,13 @@ class Look:
                 words.append(f"And {len(self.left_out) - MANY} more columns are left out, for reasons of these kinds.")
         if len(x) < self.n_rows:
             most = sorted(self.missing, key=lambda name: -self.missing[name])
-            where = listed([f"{name!r} {self.missing[name]}" for name in most], most=MANY)
+            where = join_few([f"{name!r} {self.missing[name]}" for name in most], most=MANY)
             words.append(f"Left out: {self.n_rows - len(x)} rows with missing or infinite values ({where}).")
         words.append(self._of_rank())
         if self.picture is None:  # pixels repeat, and are dark in many pictures
             words += self._of_values()
         if self.skewed:
-            names = listed([repr(name) for name in self.skewed], most=MANY)
+            names = join_few([repr(name) for name in self.skewed], most=MANY)
             words.append(f"Positive and skewed, so their logarithm is used: {names}.")
         words.append(self._of_u())
         return tuple(words)
@@ -113,7 +113,7 @@ class Look:
                 f"{name!r} {100 * share:.0f} %" for name, share in zip(s.columns, shares, strict=True) if share > 0.05
             ]
             if many:
-                words.append(f"Columns with {what}: {listed(many, most=MANY)}.")
+                words.append(f"Columns with {what}: {join_few(many, most=MANY)}.")
         return words or ["No column has many zeros or repeated values."]
 
     def _of_u(self) -> str:
@@ -122,13 +122,15 @@ class Look:
         u = np.asarray(self.sample.u)
         if u.ndim == 1:
             return f"u is {self.u[0]!r}, with {len(pd.unique(u))} different values."
-        return f"u has {u.shape[1]} columns: {listed([repr(name) for name in self.u], most=MANY)}."
+        return f"u has {u.shape[1]} columns: {join_few([repr(name) for name in self.u], most=MANY)}."
 
     def __str__(self) -> str:
         return "\n".join(self.words)
 
 
-def look(source: object, *, u: Names | None = None, columns: Names | None = None, key: str | None = None) -> Look:
+def inspect_table(
+    source: object, *, u: Names | None = None, columns: Names | None = None, key: str | None = None
+) -> TableInspection:
     """Take what can be used of a table, and say what was seen.
 
     Parameters
@@ -146,7 +148,7 @@ def look(source: object, *, u: Names | None = None, columns: Names | None = None
     >>> frame = pd.DataFrame({"a": rng.normal(size=300), "name": [f"cell {i}" for i in range(300)]})
     >>> frame["b"], frame["c"] = frame["a"], rng.normal(size=300)
     >>> frame.loc[7, "c"] = np.nan
-    >>> print(look(frame))
+    >>> print(inspect_table(frame))
     300 rows, 4 columns; used: 299 rows, 2 columns.
     Left out: 'name', text that never repeats, as an id does, first 'cell 0' in row 0, 300 of 300 values.
     Left out: 'b', the same as 'a'.
@@ -176,7 +178,7 @@ def look(source: object, *, u: Names | None = None, columns: Names | None = None
             left_out[name] = "a count of the rows. Name it among the columns if it is a measurement."
     usable = [name for name in numbers if name not in left_out]
     if not usable:
-        reasons = listed([f"\n  {name!r}: {why}" for name, why in left_out.items()], "")
+        reasons = join_few([f"\n  {name!r}: {why}" for name, why in left_out.items()], "")
         raise DataError(f"No column of numbers is left:{reasons}")
     x = np.column_stack([numbers[name] for name in usable])
     whole = np.isfinite(x).all(axis=1) & beside.notna().to_numpy().all(axis=1)
@@ -188,11 +190,11 @@ def look(source: object, *, u: Names | None = None, columns: Names | None = None
     left_out |= _of_no_use(x, usable, asked, reader.image_shape is not None)
     kept = [j for j, name in enumerate(usable) if name not in left_out]
     if not kept:
-        raise DataError(f"No column varies: {listed([repr(name) for name in usable])}. There is nothing to explain.")
+        raise DataError(f"No column varies: {join_few([repr(name) for name in usable])}. There is nothing to explain.")
     x, names = x[:, kept], tuple(usable[j] for j in kept)
     image = reader.image_shape if len(kept) == frame.shape[1] else None
     sample = Sample(x=x, u=_u_of(beside, rows, u), columns=names, image_shape=image)
-    return Look(
+    return TableInspection(
         sample=sample,
         rows=rows,
         n_rows=len(frame),
@@ -248,7 +250,7 @@ def skewed(x: FloatArray) -> NDArray[np.bool_]:
 
 def _too_few(left: int, all_rows: int, missing: Mapping[str, int]) -> str:
     worst = sorted((name for name in missing if missing[name]), key=lambda name: -missing[name])
-    where = f" Most are missing in {listed([f'{n!r} ({missing[n]})' for n in worst], most=MANY)}." if worst else ""
+    where = f" Most are missing in {join_few([f'{n!r} ({missing[n]})' for n in worst], most=MANY)}." if worst else ""
     return f"At least {LEAST_ROWS} rows without a missing value are needed; {left} of {all_rows} have none.{where} " + (
         "Leave out columns with many missing values (columns=), or bring more rows." if worst else "Bring more rows."
     )
