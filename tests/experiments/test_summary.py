@@ -3,11 +3,11 @@
 import math
 from dataclasses import replace
 
-import fake_sweep
 import numpy as np
 import pandas as pd
 import pytest
 
+import fake_sweep
 from identifiable.experiments.recipe import BASELINES, Cell, Method, Published, Recipe, Record, Setting
 from identifiable.experiments.summary import BEATS, BEATS_NOT, BETTER, SAME, WORSE, per_cell, summarise
 from identifiable.report.experiment_page import write_report

@@ -3,9 +3,9 @@
 import re
 from dataclasses import replace
 
-import fake_sweep
 import pytest
 
+import fake_sweep
 from identifiable.report.experiment_markdown import plain
 from identifiable.report.experiment_page import summarise, write_report
 

@@ -271,5 +271,4 @@ def _with_others(values: Array) -> Array:
     """Mean of each row (R,) without the diagonal; NaN for a single row."""
     if len(values) == 1:
         return np.full(1, np.nan)
-    others: Array = (values.sum(1) - np.diag(values)) / (len(values) - 1)
-    return others
+    return (values.sum(1) - np.diag(values)) / (len(values) - 1)

@@ -138,5 +138,4 @@ def _without(C: Array, noise: Array) -> Array:
         raise DataError(f"noise must be a finite covariance of shape {C.shape[1:]}, got shape {noise.shape}.")
     values, vectors = np.linalg.eigh(C - noise)
     floor = 1e-3 * np.trace(C, axis1=1, axis2=2)[:, None] / C.shape[1]
-    rest: Array = (vectors * np.maximum(values, floor)[:, None]) @ vectors.swapaxes(1, 2)
-    return rest
+    return (vectors * np.maximum(values, floor)[:, None]) @ vectors.swapaxes(1, 2)

@@ -59,8 +59,7 @@ class FactorialMixture:
         z, precision = y @ self.W.T, 1 / self.variances
         linear = self.means * precision
         constant = np.log(self.weights) - 0.5 * (self.means * linear + np.log(2 * np.pi * self.variances)).sum(1)
-        joint: Array = z @ linear.T - 0.5 * z**2 @ precision.T + (constant + np.linalg.slogdet(self.W)[1])
-        return joint
+        return z @ linear.T - 0.5 * z**2 @ precision.T + (constant + np.linalg.slogdet(self.W)[1])
 
     def bic(self, y: Array) -> float:
         """Return p log N - 2 log p(y); lower is better."""
@@ -103,8 +102,7 @@ class FactorialMixture:
         """
         joint = self.log_joint(y)
         r = np.exp(joint - log_sum_exp(joint)[:, None])
-        worth: Array = np.maximum((r**2).sum(0), 1.0)
-        return worth
+        return np.maximum((r**2).sum(0), 1.0)
 
 
 def _split(model: FactorialMixture, y: Array, most: int) -> Iterator[FactorialMixture]:

@@ -24,8 +24,7 @@ BLOCK = 4_000_000  # numbers held at once in the E-step
 def log_sum_exp(joint: FloatArray) -> FloatArray:
     """Return the log of the sum of exp(joint) over columns; plain, since scipy's costs more than the E-step here."""
     most = joint.max(1)
-    value: FloatArray = most + np.log(np.exp(joint - most[:, None]).sum(1))
-    return value
+    return most + np.log(np.exp(joint - most[:, None]).sum(1))
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,7 @@ class Gaussians:
     @property
     def ranks(self) -> NDArray[np.int64]:
         """Ranks of the covariances (J,)."""
-        ranks: NDArray[np.int64] = (self.variances > 0).sum(1)
-        return ranks
+        return (self.variances > 0).sum(1)
 
     @property
     def n_parameters(self) -> int:

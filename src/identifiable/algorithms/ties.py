@@ -266,8 +266,7 @@ def _errors(laws: list[Mixture]) -> Array:
     n, at = len(laws), np.arange(len(laws))
     values, vectors = np.linalg.eigh(_hessian(laws))
     V = ((vectors / np.maximum(values, FLATTEST)) @ vectors.T).reshape(n, n, n, n)
-    rows: Array = V[at, :, at]
-    return rows
+    return V[at, :, at]
 
 
 def _gradient(laws: list[Mixture]) -> Array:
@@ -311,8 +310,7 @@ def _factors(t: int, law: Mixture, counts: Array, V: Array) -> Array:
 def _numbered(group: Groups) -> Groups:
     """Give groups numbers in order of their first components."""
     _, first, place = np.unique(group, return_index=True, return_inverse=True)
-    numbers: Groups = first.argsort().argsort()[place]
-    return numbers
+    return first.argsort().argsort()[place]
 
 
 def _bic(model: FactorialMixture, groups: Groups, y: Array) -> float:

@@ -231,8 +231,7 @@ def _account(model: Identify, seen: TableInspection, z: FloatArray) -> dict[str,
         "versions": versions(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    plain: dict[str, Any] = _plain(tree)
-    return plain
+    return _plain(tree)
 
 
 def _histogram(z: FloatArray) -> dict[str, Any]:

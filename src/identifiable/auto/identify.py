@@ -88,15 +88,13 @@ class Units:
         """Return rows X (N, d) in these units, (N, w)."""
         y = X.astype(np.float64)
         y[:, self.logs] = np.log(y[:, self.logs])
-        rows: FloatArray = (y - self.mean) / self.scale @ self.vectors
-        return rows
+        return (y - self.mean) / self.scale @ self.vectors
 
     def back(self, Y: FloatArray) -> FloatArray:
         """Return rows (N, d) in the units of the table."""
         x = Y @ self.vectors.T * self.scale + self.mean
         x[:, self.logs] = np.exp(x[:, self.logs])
-        rows: FloatArray = x
-        return rows
+        return x
 
 
 class Identify(LatentModel):
@@ -192,8 +190,7 @@ class Identify(LatentModel):
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return the latents (N, n_latents_) of X (N, d)."""
         X = self._check_new_data(X)
-        z: FloatArray = np.asarray(self.model_.transform(self._in_units(X))).astype(X.dtype)
-        return z
+        return np.asarray(self.model_.transform(self._in_units(X))).astype(X.dtype)
 
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
         """Return the observations (N, d) that latents Z (N, n_latents_) stand for, in the units of the table."""
@@ -256,8 +253,7 @@ class Identify(LatentModel):
         at = np.repeat(middle[None], 2 * n, axis=0)
         at[np.arange(n), np.arange(n)], at[n + np.arange(n), np.arange(n)] = low, high
         x = self.units_.back(np.asarray(self.model_.inverse_transform(at)))
-        effects: FloatArray = (x[n:] - x[:n]) / X.std(0)
-        return effects
+        return (x[n:] - x[:n]) / X.std(0)
 
     def _check_parameters(self) -> None:
         free, any_number = self.n_restarts is None, self._asked is None

@@ -181,8 +181,7 @@ class Fitted:
 
     def latents(self, Y: FloatArray) -> FloatArray:
         """Return the latents (N, n) of rows Y (N, r)."""
-        z: FloatArray = np.asarray(self.model.transform(Y @ self.directions))
-        return z
+        return np.asarray(self.model.transform(Y @ self.directions))
 
 
 @dataclass(frozen=True)
@@ -315,8 +314,7 @@ class Search:
     def _gain(self, family: Family, fitted: Fitted, train: NDArray[np.int64], held: NDArray[np.int64]) -> FloatArray:
         """Return by how much a model of some rows explains each of others better than a Gaussian with n latents."""
         seen, new = (self._given(family, rows, fitted.directions) for rows in (train, held))
-        gain: FloatArray = np.asarray(fitted.model.score_samples(*new)) - _gaussian(seen[0], new[0], self.n)
-        return gain
+        return np.asarray(fitted.model.score_samples(*new)) - _gaussian(seen[0], new[0], self.n)
 
     # -- the number of latents ------------------------------------------------------
 
@@ -540,8 +538,7 @@ class Search:
         """Return mean |correlations| (n,) of held-out latents with partners in other fits; NaN where there is none."""
         held = self.Y[self.held]
         found = [_partners(taken.latents(held), other.latents(held)) for other in others]
-        mean: FloatArray = np.mean(found, axis=0) if found else np.full(self.n, np.nan)
-        return mean
+        return np.mean(found, axis=0) if found else np.full(self.n, np.nan)
 
     def _compare(self, name: str) -> None:
         """Compare the latents with those of models that might have been taken as well."""

@@ -244,8 +244,7 @@ def _u_of(beside: pd.DataFrame, rows: IntArray, u: Names | None) -> NDArray[Any]
 
 def skewed(x: FloatArray) -> NDArray[np.bool_]:
     """Return which columns of x (N, d) are positive throughout and skewed, so that their logarithm is taken."""
-    found: NDArray[np.bool_] = (x.min(axis=0) > 0) & (skew(x, axis=0) > SKEWED)
-    return found
+    return (x.min(axis=0) > 0) & (skew(x, axis=0) > SKEWED)
 
 
 def _too_few(left: int, all_rows: int, missing: Mapping[str, int]) -> str:

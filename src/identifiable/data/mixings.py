@@ -188,8 +188,7 @@ def tanh_mixing(n: int, d: int, *, layers: int, reuse: bool, rng: np.random.Gene
 
 def _orthogonal(d: int, rng: np.random.Generator) -> Matrix:
     q, r = np.linalg.qr(rng.normal(size=(d, d)))
-    uniform: Matrix = q * np.sign(np.diag(r))  # the sign makes it uniform on the orthogonal group
-    return uniform
+    return q * np.sign(np.diag(r))  # the sign makes it uniform on the orthogonal group
 
 
 def _well_conditioned(d: int, rng: np.random.Generator) -> Matrix:
@@ -203,8 +202,7 @@ def _well_conditioned(d: int, rng: np.random.Generator) -> Matrix:
         candidates = draw(32)
         good = np.flatnonzero(np.linalg.cond(candidates) <= bound)
         if len(good):
-            first: Matrix = candidates[good[0]]
-            return first
+            return candidates[good[0]]
 
 
 def _newton(f: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor], y: Tensor, h: Tensor) -> Tensor:

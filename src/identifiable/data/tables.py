@@ -219,8 +219,7 @@ def _pick(a: NDArray[Any], places: list[int]) -> FloatArray:
     run = places == list(range(places[0], places[0] + len(places))) if places else False
     part = a[:, places[0] : places[0] + len(places)] if run else a[:, places]
     single = part.dtype.kind == "f" and part.dtype.itemsize == 4
-    floats: FloatArray = part.astype(np.float32 if single else np.float64, copy=False)
-    return floats
+    return part.astype(np.float32 if single else np.float64, copy=False)
 
 
 def _x_of_frame(frame: pd.DataFrame, first: int) -> tuple[FloatArray, dict[str, str]]:

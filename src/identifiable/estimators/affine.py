@@ -25,14 +25,12 @@ class AffineModel(LatentModel):
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return W (x - mean) for every row, (N, n)."""
         X = self._check_new_data(X)
-        z: FloatArray = ((X - self.mean_) @ self.components_.T).astype(X.dtype)
-        return z
+        return ((X - self.mean_) @ self.components_.T).astype(X.dtype)
 
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
         """Return mixing z + mean for every row, (N, d)."""
         Z = self._check_latents(Z)
-        x: FloatArray = (Z @ self.mixing_.T + self.mean_).astype(Z.dtype)
-        return x
+        return (Z @ self.mixing_.T + self.mean_).astype(Z.dtype)
 
     def _reduced(self, X: FloatArray) -> Reduction:
         """Return the principal components of X (N, d), as many as latents."""
@@ -59,5 +57,4 @@ class AffineModel(LatentModel):
     def _with_noise(self, z: Array, generator: np.random.RandomState) -> Array:
         """Return rows (N, d) of latents z (N, n), and noise outside their subspace."""
         noise = generator.standard_normal((len(z), len(self.residual_)))
-        x: Array = np.c_[z, noise] @ np.linalg.inv(np.vstack([self.components_, self.residual_])).T + self.mean_
-        return x
+        return np.c_[z, noise] @ np.linalg.inv(np.vstack([self.components_, self.residual_])).T + self.mean_

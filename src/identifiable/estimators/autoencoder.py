@@ -263,8 +263,7 @@ class Autoencoder(nn.Module):
 
     def log_likelihood(self, x: Tensor, decoded: Tensor) -> Tensor:
         """Log p(x | z), (R, B)."""
-        value: Tensor = self.likelihood(x, decoded)
-        return value
+        return self.likelihood(x, decoded)
 
     @property
     def log_noise(self) -> nn.Parameter | None:
@@ -310,8 +309,7 @@ def follow(
         own = torch.stack([T[r, :, r] for r in range(len(T))])
         there = (module.encode(x).mean - own).square().mean((1, 2))
         back = (module.decode(own) - x).square().mean((1, 2))
-        value: Tensor = there.log() + back.log()
-        return value
+        return there.log() + back.log()
 
     def prepare(batch: Batch, step: Step) -> Batch:
         set_rng(module, step.rng)

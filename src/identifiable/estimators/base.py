@@ -112,8 +112,7 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _check_new_data(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self)
-        checked: FloatArray = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return checked
+        return validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
 
     def _check_latents(self, Z: ArrayLike) -> FloatArray:
         check_is_fitted(self)

@@ -84,8 +84,7 @@ class _Baseline(LatentModel):
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
         """Return mean + W⁺ z for every row, (N, d)."""
         Z = self._check_latents(Z)
-        x: FloatArray = (Z @ np.linalg.pinv(self.components_).T + self.mean_).astype(Z.dtype)
-        return x
+        return (Z @ np.linalg.pinv(self.components_).T + self.mean_).astype(Z.dtype)
 
     def score_samples(self, X: ArrayLike) -> FloatArray:
         """Return log N(x; mean, C) of each row (N,)."""
@@ -93,8 +92,7 @@ class _Baseline(LatentModel):
         lower = np.linalg.cholesky(self.covariance_)
         white = np.linalg.solve(lower, (X - self.mean_).T)
         log_det = 2 * np.log(np.diag(lower)).sum()
-        value: FloatArray = -0.5 * ((white**2).sum(0) + log_det + X.shape[1] * np.log(2 * np.pi))
-        return value
+        return -0.5 * ((white**2).sum(0) + log_det + X.shape[1] * np.log(2 * np.pi))
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean Gaussian log-likelihood of the rows of X, in nats; higher is better. y is ignored."""
@@ -103,8 +101,7 @@ class _Baseline(LatentModel):
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> FloatArray:
         """Draw n_samples rows of N(mean, C)."""
         noise = check_random_state(random_state).standard_normal((n_samples, len(self.mean_)))
-        drawn: FloatArray = self.mean_ + noise @ np.linalg.cholesky(self.covariance_).T
-        return drawn
+        return self.mean_ + noise @ np.linalg.cholesky(self.covariance_).T
 
     def _set_certain(self) -> None:
         """There is nothing random: restarts agree."""
@@ -150,8 +147,7 @@ class PrincipalComponents(_Baseline):
         scale, values, vectors = _principal_axes(X)
         values, vectors = values[::-1][:n], vectors[:, ::-1][:, :n]
         vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(0), np.arange(n)])
-        white: NDArray[np.float64] = vectors.T / np.sqrt(np.maximum(values, EIGENVALUE_FLOOR))[:, None] / scale
-        return white
+        return vectors.T / np.sqrt(np.maximum(values, EIGENVALUE_FLOOR))[:, None] / scale
 
 
 class IndependentComponents(_Baseline):
@@ -186,8 +182,7 @@ class IndependentComponents(_Baseline):
                 )  # a start that does not converge shows in stability_
                 ica.fit(X[train] / scale)
             unmixings.append(ica.components_ / scale)
-        kept: NDArray[np.float64] = unmixings[self._compare_restarts(np.stack([X[held] @ w.T for w in unmixings]))]
-        return kept
+        return unmixings[self._compare_restarts(np.stack([X[held] @ w.T for w in unmixings]))]
 
 
 def baselines(n_latents: int | None = None, *, random_state: int | None = 0) -> dict[str, LatentModel]:
@@ -220,5 +215,4 @@ def _gaussian_covariance(X: FloatArray, n: int) -> NDArray[np.float64]:
     if rest:
         values[:rest] = values[:rest].mean()
     values = np.maximum(values, EIGENVALUE_FLOOR * values[-1])
-    c: NDArray[np.float64] = (vectors * values) @ vectors.T * np.outer(scale, scale)
-    return c
+    return (vectors * values) @ vectors.T * np.outer(scale, scale)

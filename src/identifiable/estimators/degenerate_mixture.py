@@ -165,14 +165,12 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the most probable component of each row (N,)."""
-        component: NDArray[np.int64] = self._model().log_joint(self._checked(X)).argmax(1)
-        return component
+        return self._model().log_joint(self._checked(X)).argmax(1)
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return p(j | x) under the smoothed mixture (N, J)."""
         joint = self._model().log_joint(self._checked(X))
-        p: FloatArray = np.exp(joint - log_sum_exp(joint)[:, None])
-        return p
+        return np.exp(joint - log_sum_exp(joint)[:, None])
 
     def score_samples(self, X: ArrayLike) -> FloatArray:
         r"""Return :math:`\log \sum_j w_j N(x; \mu_j, S_j + s^2 I)` of each row (N,), with s = noise_floor_.
@@ -180,8 +178,7 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
         The mixture itself has no density where it is singular; this is the density of x plus noise of size s. Scores
         of fits with different floors differ by the floor before they differ by anything else.
         """
-        value: FloatArray = log_sum_exp(self._model().log_joint(self._checked(X)))
-        return value
+        return log_sum_exp(self._model().log_joint(self._checked(X)))
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean of `score_samples`, in nats; higher is better. y is ignored."""
@@ -254,8 +251,7 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
 
     def _checked(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self)
-        checked: FloatArray = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-        return checked
+        return validate_data(self, X, dtype=np.float64, order="C", reset=False)
 
     def _check_parameters(self) -> None:
         for name, holds, expected in (

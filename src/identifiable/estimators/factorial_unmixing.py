@@ -149,20 +149,17 @@ class FactorialUnmixing(AffineModel):
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the most probable component of each row (N,)."""
-        component: NDArray[np.int64] = self._log_joint(X)[0].argmax(1)
-        return component
+        return self._log_joint(X)[0].argmax(1)
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return p(j | x), (N, J)."""
         joint, _ = self._log_joint(X)
-        p: Array = np.exp(joint - log_sum_exp(joint)[:, None])
-        return p
+        return np.exp(joint - log_sum_exp(joint)[:, None])
 
     def score_samples(self, X: ArrayLike) -> Array:
         """Return log p(x) of each row (N,), in nats and in the units of X."""
         joint, rest = self._log_joint(X)
-        value: Array = log_sum_exp(joint) + rest
-        return value
+        return log_sum_exp(joint) + rest
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean log-density of the rows of X; higher is better. y is ignored."""

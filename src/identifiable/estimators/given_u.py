@@ -213,8 +213,7 @@ class GivenU(LatentModel):
         mean, log_scale = prior(self._draw_u(n_samples, u, generator, prior.shift.device)[None])
         m, s = mean[0].cpu().numpy(), np.exp(log_scale[0].cpu().numpy())
         noise = generator.laplace(size=m.shape) if self.family_ == "laplace" else generator.standard_normal(m.shape)
-        z: Array = m + s * noise
-        return z
+        return m + s * noise
 
     def _set_law(self, z: Array, u: Any, seed: int) -> None:
         """Estimate the law of the latents given the groups of u, and how well, for the certificate."""

@@ -197,8 +197,7 @@ class GMMFlow(LatentModel):
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the most probable component of each row (N,), as numbered in `mixture_`."""
-        component: NDArray[np.int64] = self.predict_proba(X).argmax(1)
-        return component
+        return self.predict_proba(X).argmax(1)
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return p(k | x), (N, K)."""
@@ -291,8 +290,7 @@ class GMMFlow(LatentModel):
         seen, flow = as_tensor(held, device), model.flow
 
         def loss(batch: Batch, step: Step) -> Tensor:
-            value: Tensor = -torch.logsumexp(model(batch[0])[1], -1).mean(1)
-            return value
+            return -torch.logsumexp(model(batch[0])[1], -1).mean(1)
 
         @torch.no_grad()
         def prepare(batch: Batch, step: Step) -> Batch:
@@ -301,8 +299,7 @@ class GMMFlow(LatentModel):
             return batch
 
         def criterion() -> Tensor:
-            value: Tensor = -torch.logsumexp(model(seen)[1], -1).mean(1)
-            return value
+            return -torch.logsumexp(model(seen)[1], -1).mean(1)
 
         rate = RATE[self.flow] if self.learning_rate is None else self.learning_rate
         plan = Plan(steps, self.batch_size, rate, warm_up=0.1, clip=5.0, anneal={"beta": Anneal(*beta)})
@@ -371,8 +368,7 @@ class GMMFlow(LatentModel):
         return float(-np.log(self.sizes_).sum() - share * np.log(self.scale_).sum())
 
     def _project(self, X: FloatArray) -> Array:
-        y: Array = ((X - self.mean_) / self.scale_) @ (self.vectors_ / self.sizes_)
-        return y
+        return ((X - self.mean_) / self.scale_) @ (self.vectors_ / self.sizes_)
 
     def _latents(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return latents (N, n) and log w_k p(y, k) (N, K) in the order of `mixture_`."""
@@ -393,8 +389,7 @@ class GMMFlow(LatentModel):
         device = module.base.means.device
         parts = [module.flow.inverse(as_tensor(b, device, z.dtype)[None])[0].cpu().numpy() for b in blocks_of_rows(z)]
         y = np.concatenate(parts)
-        x: FloatArray = ((y * self.sizes_) @ self.vectors_.T * self.scale_ + self.mean_).astype(z.dtype)
-        return x
+        return ((y * self.sizes_) @ self.vectors_.T * self.scale_ + self.mean_).astype(z.dtype)
 
     def _flow(self, members: int, n: int, rng: torch.Generator | None = None) -> Flow:
         depth = DEPTH[self.flow] if self.depth is None else self.depth
@@ -447,13 +442,11 @@ def _factorial(t: Array, components: int, seed: int) -> FactorialMixture:
 def _through(model: FlowMixture, rows: Array) -> Array:
     """Return the latents (R, N, n) of white rows (N, n)."""
     device = model.base.means.device
-    z: Array = torch.cat([model.flow(as_tensor(y, device))[0].double().cpu() for y in blocks_of_rows(rows)], 1).numpy()
-    return z
+    return torch.cat([model.flow(as_tensor(y, device))[0].double().cpu() for y in blocks_of_rows(rows)], 1).numpy()
 
 
 @torch.no_grad()
 def _likely(model: FlowMixture, rows: Array) -> Array:
     """Return the mean log-likelihood (R,) of white rows (N, n)."""
     value = torch.logsumexp(model(as_tensor(rows, model.base.means.device))[1], -1).mean(1)
-    found: Array = value.nan_to_num(-np.inf).double().cpu().numpy()
-    return found
+    return value.nan_to_num(-np.inf).double().cpu().numpy()

@@ -227,8 +227,7 @@ class IFlow(GivenU):
         rest = ((X - self.mean_) / self.scale_) @ self.vectors_[:, self.columns_ :]
         value = value + log_p + norm.logpdf(rest, scale=self.rest_scale_).sum(1)
         share = self.vectors_.shape[1] / len(self.scale_)
-        density: FloatArray = value - share * np.log(self.scale_).sum()
-        return density
+        return value - share * np.log(self.scale_).sum()
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean log-density of the rows of X, given y = u if there is one; higher is better."""
@@ -244,8 +243,7 @@ class IFlow(GivenU):
         z = self.sample_latents(n_samples, u, generator)
         x = self._observations(z, generator.standard_normal((n_samples, self.columns_ - z.shape[1])))
         narrow = self.rest_scale_ * generator.standard_normal((n_samples, len(self.rest_scale_)))
-        drawn: FloatArray = x + narrow @ self.vectors_[:, self.columns_ :].T * self.scale_
-        return drawn
+        return x + narrow @ self.vectors_[:, self.columns_ :].T * self.scale_
 
     @property
     def _kept_prior(self) -> PriorGivenU:
@@ -300,8 +298,7 @@ class IFlow(GivenU):
         u_held = split.u_held.expand(self.n_restarts, *split.u_held.shape)
 
         def loss(batch: Batch, step: Step) -> Tensor:
-            value: Tensor = -model(*batch).mean(1)
-            return value
+            return -model(*batch).mean(1)
 
         @torch.no_grad()
         def prepare(batch: Batch, step: Step) -> Batch:
@@ -312,8 +309,7 @@ class IFlow(GivenU):
             return x, u
 
         def criterion() -> Tensor:
-            value: Tensor = -model(seen, u_held).mean(1)
-            return value
+            return -model(seen, u_held).mean(1)
 
         slower = max(1.0, m / MANY_COLUMNS)
         plan = Plan(
@@ -373,8 +369,7 @@ class IFlow(GivenU):
 
     def _project(self, X: FloatArray) -> Array:
         """Return the components (N, m) that go through the flow."""
-        y: Array = ((X - self.mean_) / self.scale_) @ self.vectors_[:, : self.columns_]
-        return y
+        return ((X - self.mean_) / self.scale_) @ self.vectors_[:, : self.columns_]
 
     @torch.no_grad()
     def _latents(self, X: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -389,8 +384,7 @@ class IFlow(GivenU):
         parts = zip(blocks_of_rows(z), blocks_of_rows(rest), strict=True)
         found = [module.inverse(as_tensor(a, device, z.dtype), as_tensor(b, device, z.dtype)) for a, b in parts]
         y = torch.cat(found).cpu().numpy()
-        x: FloatArray = (y @ self.vectors_[:, : self.columns_].T * self.scale_ + self.mean_).astype(z.dtype)
-        return x
+        return (y @ self.vectors_[:, : self.columns_].T * self.scale_ + self.mean_).astype(z.dtype)
 
     def _build(self, members: int, rng: torch.Generator | None = None) -> ManifoldFlow:
         n, m = self.n_used_, self.columns_
@@ -444,8 +438,7 @@ def _through(model: FlowGivenU, rows: Array) -> Array:
         model.flow(as_tensor(rows[:, i : i + BLOCK], device).expand(len(model.log_rest), -1, -1))[0][..., :n]
         for i in range(0, rows.shape[1], BLOCK)
     ]
-    z: Array = torch.cat(parts, 1).double().cpu().numpy()
-    return z
+    return torch.cat(parts, 1).double().cpu().numpy()
 
 
 @torch.no_grad()
@@ -453,8 +446,7 @@ def _likely(model: FlowGivenU, rows: Array, u: Tensor) -> Array:
     """Return the mean log-likelihood (R,) of rows (1 or R, M, n) given u."""
     members = len(model.log_rest)
     value = model(as_tensor(rows, u.device).expand(members, -1, -1), u.expand(members, *u.shape)).mean(1)
-    found: Array = value.nan_to_num(-np.inf).double().cpu().numpy()
-    return found
+    return value.nan_to_num(-np.inf).double().cpu().numpy()
 
 
 @torch.no_grad()
@@ -462,5 +454,4 @@ def _rest_likely(model: FlowGivenU, rows: Array) -> Array:
     """Return what straightening adds to the mean log-likelihood (R,) of rows (1, M, m)."""
     t, log_det = model.flow(as_tensor(rows, model.log_rest.device).expand(len(model.log_rest), -1, -1))
     rest = log_normal(t[..., model.prior.n :], torch.zeros_like(model.log_rest), model.log_rest).sum(-1)
-    found: Array = (rest + log_det).mean(1).nan_to_num(-np.inf).double().cpu().numpy()
-    return found
+    return (rest + log_det).mean(1).nan_to_num(-np.inf).double().cpu().numpy()

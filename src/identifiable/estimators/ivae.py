@@ -328,8 +328,7 @@ class IVAE(Columns, GivenU):
             ratio = likelihood + self._log_prior(module.prior, z, own) - q.log_density(noise)  # (DRAWS, B)
             found = torch.logsumexp(ratio, 0) - math.log(DRAWS) if importance else ratio.mean(0)
             blocks.append(found.cpu().numpy())
-        value: FloatArray = np.concatenate(blocks) - X.dtype.type(np.log(self.scale_).sum())
-        return value
+        return np.concatenate(blocks) - X.dtype.type(np.log(self.scale_).sum())
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean evidence lower bound of the rows of X, given y = u if there is one; higher is better."""
@@ -356,8 +355,7 @@ class IVAE(Columns, GivenU):
         if self.likelihood != "gaussian" or self.module_.log_noise is None:
             raise AttributeError(f"likelihood={self.likelihood!r} has no noise scale.")
         log_noise = self.module_.log_noise.detach()[0, 0].clamp(min=LOG_NOISE_FLOOR)
-        sd: Array = log_noise.exp().double().cpu().numpy() * self.scale_
-        return sd
+        return log_noise.exp().double().cpu().numpy() * self.scale_
 
     @property
     def _kept_prior(self) -> PriorGivenU:
@@ -382,8 +380,7 @@ class IVAE(Columns, GivenU):
         if not self.resolve:
             raise DataError("The linear ICA step was not asked for: fit with resolve=True.")
         T = self.statistics(X, u)
-        found: FloatArray = ((T - self.statistics_mean_) @ self.statistics_map_.T).astype(T.dtype)
-        return found
+        return ((T - self.statistics_mean_) @ self.statistics_map_.T).astype(T.dtype)
 
     # -- the bound ------------------------------------------------------------------
 

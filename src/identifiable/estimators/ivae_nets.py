@@ -54,5 +54,4 @@ class Nets(Autoencoder):
         else:
             square = q.variance + (q.mean - mean).square()
             cross = 0.5 * square * torch.exp(-2 * log_scale) + log_scale + 0.5 * LOG_2PI
-        kl: Tensor = cross.sum(-1) - q.entropy
-        return kl
+        return cross.sum(-1) - q.entropy

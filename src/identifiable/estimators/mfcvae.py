@@ -144,8 +144,7 @@ class MFCVAE(MixtureVAE):
 
     def predict(self, X: ArrayLike, facet: int = 0) -> NDArray[np.int64]:
         """Return the most probable cluster of each row (N,) in a facet, as numbered in its mixture."""
-        cluster: NDArray[np.int64] = self.predict_proba(X, facet).argmax(1)
-        return cluster
+        return self.predict_proba(X, facet).argmax(1)
 
     def predict_proba(self, X: ArrayLike, facet: int = 0) -> FloatArray:
         """Return q(u_j | x), (N, K_j), of a facet."""
@@ -198,7 +197,7 @@ class MFCVAE(MixtureVAE):
         def prepare(batch: Batch, step: Step) -> Batch:
             for j, one in enumerate(module.facets):
                 module.gate[..., one.latents] = opened(j, len(module.facets), (step.number + 1) / steps)
-            return prepared(batch, step)  # type: ignore[no-any-return]
+            return prepared(batch, step)
 
         return prepare
 

@@ -272,8 +272,7 @@ class MixtureVAE(VariationalAutoencoder):
             if linear is not None:
                 centre, vectors = linear
                 return error + (z - (x - centre) @ vectors).square().mean((1, 2))
-            value: Tensor = error + PULL * z.square().mean((1, 2))
-            return value
+            return error + PULL * z.square().mean((1, 2))
 
         plan = Plan(self._pretrain_steps, self.batch_size, self._rate, clip=1.0)
         prepare = self._prepare(module, plan.steps)
@@ -316,8 +315,7 @@ class MixtureVAE(VariationalAutoencoder):
     def _weights(self, facet: int) -> Array:
         base = self.module_.bases[facet]
         assert isinstance(base, MixtureBase)
-        weights: Array = torch.softmax(base.logits[0].detach().double(), -1).cpu().numpy()
-        return weights
+        return torch.softmax(base.logits[0].detach().double(), -1).cpu().numpy()
 
     def _mixture(self, facet: int) -> Mixture:
         check_is_fitted(self)
@@ -341,8 +339,7 @@ class MixtureVAE(VariationalAutoencoder):
             else generator.choice(len(law.weights), size, p=law.weights)
         )
         sd = np.sqrt(np.diagonal(law.covariances, axis1=1, axis2=2))
-        z: Array = law.means[k] + sd[k] * generator.standard_normal((size, law.means.shape[1]))
-        return z
+        return law.means[k] + sd[k] * generator.standard_normal((size, law.means.shape[1]))
 
     def _as_they_are(self, X: FloatArray) -> tuple[Mixture, ...]:
         """Return the mixture of each facet's posterior means under the learnt memberships, covariances free."""

@@ -259,8 +259,7 @@ class RademacherVAE(VariationalAutoencoder):
             raise DataError(f"cell must be a number from 0 to {len(law.weights) - 1}. Got {cell!r}.")
         u = np.full(size, cell) if cell is not None else generator.choice(len(law.weights), size, p=law.weights)
         sd = np.sqrt(np.diagonal(law.covariances, axis1=1, axis2=2))
-        z: Array = law.means[u] + sd[u] * generator.standard_normal((size, self.n_latents))
-        return z
+        return law.means[u] + sd[u] * generator.standard_normal((size, self.n_latents))
 
     # -- nets ---------------------------------------------------------------------------
 

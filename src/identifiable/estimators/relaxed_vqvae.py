@@ -71,8 +71,7 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, R channels, H, W) to the same shape."""
-        y: Tensor = x + self.branch(x)
-        return y
+        return x + self.branch(x)
 
 
 def _grid_of(shape: Sequence[int]) -> tuple[int, int]:
@@ -186,8 +185,7 @@ class Codes:
         """e_p · c_k - |c_k|² / 2, (R, B, P, K): what depends on k in -|e_p - c_k|² / 2."""
         norm = -0.5 * self.codebook.square().sum(-1)[:, None]
         flat = torch.baddbmm(norm, self.embedding.flatten(1, 2), self.codebook.mT)
-        logits: Tensor = flat.unflatten(1, self.embedding.shape[1:3])
-        return logits
+        return flat.unflatten(1, self.embedding.shape[1:3])
 
     @property
     def mean(self) -> Tensor:
@@ -279,13 +277,11 @@ class CodeAutoencoder(nn.Module):
 
     def decode(self, z: Tensor) -> Tensor:
         """Return what `likelihood` takes, (R, B, columns)."""
-        decoded: Tensor = self.decoder(z)
-        return decoded
+        return self.decoder(z)
 
     def log_likelihood(self, x: Tensor, decoded: Tensor) -> Tensor:
         """Log p(x | z), (R, B)."""
-        value: Tensor = self.likelihood(x, decoded)
-        return value
+        return self.likelihood(x, decoded)
 
     @property
     def last_layers(self) -> tuple[Any, Any]:
@@ -503,13 +499,12 @@ class RelaxedVQVAE(VariationalAutoencoder):
 
         def prepare(batch: Batch, step: Step) -> Batch:
             module.rng = step.rng
-            return prepared(batch, step)  # type: ignore[no-any-return]
+            return prepared(batch, step)
 
         return prepare
 
     def _divergence(self, module: Any, q: Any, z: Tensor, x: Tensor, rows: int) -> Tensor:
-        divergence: Tensor = q.divergence if self.quantised else z.new_zeros(z.shape[:2])
-        return divergence
+        return q.divergence if self.quantised else z.new_zeros(z.shape[:2])
 
     def _log_prior(self, module: Any, z: Tensor, x: Tensor) -> Tensor:
         """Log p(k_1, ..., k_P); 0 where there is no prior."""
@@ -520,10 +515,9 @@ class RelaxedVQVAE(VariationalAutoencoder):
         codebook = self.codebook_
         if codebook is None:
             raise DataError("Without codes there is no law of the latents to draw from. Fit with quantised=True.")
-        z: Array = codebook[generator.randint(len(codebook), size=(size, self._positions))].reshape(
+        return codebook[generator.randint(len(codebook), size=(size, self._positions))].reshape(
             size, self._n_features_out
         )
-        return z
 
     def _compare_restarts(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
         """Compare the restarts position by position; with several, by strong MCC alone."""

@@ -161,8 +161,7 @@ class SegmentUnmixing(AffineModel):
             if len(codes) != len(X):
                 raise DataError(f"u must have one row per row of X: X has {len(X)}, u has {len(codes)}.")
             log_p = norm.logpdf(z, self.means_[codes], self.scales_[codes]).sum(1)
-        value: FloatArray = log_p + norm.logpdf((X - self.mean_) @ self.residual_.T).sum(1) + self.log_det_
-        return value
+        return log_p + norm.logpdf((X - self.mean_) @ self.residual_.T).sum(1) + self.log_det_
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean log-density of the rows of X, given y = u if there is one; higher is better."""
@@ -237,8 +236,7 @@ class _Scatter:
     @property
     def pooled(self) -> _Floats:
         """The covariance (n, n) within groups."""
-        covariance: _Floats = self.products.sum(0) / self.freedom.sum()
-        return covariance
+        return self.products.sum(0) / self.freedom.sum()
 
     def shrunk(self, towards: _Floats) -> tuple[_Floats, _Floats]:
         """Return covariances (G, n, n) with pseudo-rows of covariance `towards`, and their weights (G,)."""

@@ -36,8 +36,7 @@ class Bottleneck(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Encode x (R, B, d)."""
-        z: Tensor = self.normalise(self.encoder(x)) * self.scale + self.shift
-        return z
+        return self.normalise(self.encoder(x)) * self.scale + self.shift
 
     def reconstruction(self, x: Tensor, z: Tensor) -> Tensor:
         """Return E‖x - f(z)‖² / d, (R,)."""
@@ -92,8 +91,7 @@ class SparseAutoencoder(LatentModel):
         with the same number of latents only.
         """
         X = self._check_new_data(X)
-        value: FloatArray = norm.logpdf(X, self._observations(self._latents(X)), self.noise_).sum(1)
-        return value
+        return norm.logpdf(X, self._observations(self._latents(X)), self.noise_).sum(1)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean of `score_samples` over the rows of X; higher is better. y is ignored."""
@@ -104,8 +102,7 @@ class SparseAutoencoder(LatentModel):
         generator = check_random_state(random_state)
         moments = self.latent_mean_, self.latent_covariance_
         x = self._observations(generator.multivariate_normal(*moments, n_samples, check_valid="ignore"))
-        drawn: FloatArray = x + self.noise_ * generator.standard_normal(x.shape)
-        return drawn
+        return x + self.noise_ * generator.standard_normal(x.shape)
 
     def _check_widths(self, name: str) -> None:
         widths = getattr(self, name)
@@ -155,8 +152,7 @@ class SparseAutoencoder(LatentModel):
         module = self._module_for(Z)
         z = torch.as_tensor(Z, device=module.scale.device)
         x = torch.cat([module.decoder(block)[0] for block in module.blocks(z)]).cpu().numpy()
-        rows: FloatArray = (x * self.scale_ + self.mean_).astype(Z.dtype)
-        return rows
+        return (x * self.scale_ + self.mean_).astype(Z.dtype)
 
     def _module_for(self, rows: FloatArray) -> Bottleneck:
         """Return the fitted net in the precision of the rows: float64 in, float64 all the way."""

@@ -226,19 +226,16 @@ class SparseUnmixing(LatentModel):
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return the latents W x - offset, (N, n), zero where they rest."""
         X = self._check_new_data(X)
-        z: FloatArray = (X @ self.components_.T - self.offset_).astype(X.dtype)
-        return z
+        return (X @ self.components_.T - self.offset_).astype(X.dtype)
 
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
         """Return mixing z + origin, (N, d): the rows whose latents are Z, in the affine span of the training data."""
         Z = self._check_latents(Z)
-        x: FloatArray = (Z @ self.mixing_.T + self.origin_).astype(Z.dtype)
-        return x
+        return (Z @ self.mixing_.T + self.origin_).astype(Z.dtype)
 
     def active(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Return which latents are active in each row, (N, n): farther from zero than five widths of the spike."""
-        moving: NDArray[np.bool_] = np.abs(np.asarray(self.transform(X))) > 5 * self.rest_scale_
-        return moving
+        return np.abs(np.asarray(self.transform(X))) > 5 * self.rest_scale_
 
     def score_samples(self, X: ArrayLike) -> FloatArray:
         """Return the log-density of each row (N,), in nats, at a smoothing of .01.
@@ -342,8 +339,7 @@ class Reduction:
 
     def reduce(self, X: FloatArray) -> NDArray[np.float64]:
         """Return y (N, n) of rows X (N, d)."""
-        y: NDArray[np.float64] = ((X - self.mean) / self.scale) @ self.vectors[:, : self.n]
-        return y
+        return ((X - self.mean) / self.scale) @ self.vectors[:, : self.n]
 
 
 @dataclass(frozen=True)

@@ -334,8 +334,7 @@ class TwoStage(SparseAutoencoder):
         self.mixing_, self.origin_ = matrix[0].T.numpy().copy(), bias[0, 0].numpy().copy()
 
     def _latents(self, X: FloatArray) -> FloatArray:
-        z: FloatArray = (super()._latents(X) @ self.components_.T - self.offset_).astype(X.dtype)
-        return z
+        return (super()._latents(X) @ self.components_.T - self.offset_).astype(X.dtype)
 
     def _observations(self, Z: FloatArray) -> FloatArray:
         return super()._observations((Z @ self.mixing_.T + self.origin_).astype(Z.dtype))

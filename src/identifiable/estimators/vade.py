@@ -141,8 +141,7 @@ class VaDE(MixtureVAE):
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the most probable cluster of each row (N,), as numbered in `mixture_`."""
-        cluster: NDArray[np.int64] = self.predict_proba(X).argmax(1)
-        return cluster
+        return self.predict_proba(X).argmax(1)
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return q(u | x) ∝ exp E_q(z|x) log w_u N(z; u), (N, K): the best q(u | x) for equation (5)."""

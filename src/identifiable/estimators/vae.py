@@ -76,8 +76,7 @@ class _VAE(VariationalAutoencoder):
         return log_normal(z, torch.zeros_like(z), torch.zeros_like(z)).sum(-1)
 
     def _draw_latents(self, size: int, generator: np.random.RandomState) -> Array:
-        z: Array = generator.standard_normal((size, self.n_latents))
-        return z
+        return generator.standard_normal((size, self.n_latents))
 
     def _kept(self) -> int:
         return self.stability_.chosen  # bounds with another β are not this one: agreement decides

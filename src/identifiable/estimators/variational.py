@@ -154,7 +154,7 @@ class VariationalAutoencoder(Columns):
         q = module.encode(x)
         z = q.at(noise)
         bound = module.log_likelihood(x, module.decode(z)) - beta * self._divergence(module, q, z, x, rows)
-        return bound.mean(1)  # type: ignore[no-any-return]
+        return bound.mean(1)
 
     # -- what a fit gives -------------------------------------------------------------
 
@@ -205,8 +205,7 @@ class VariationalAutoencoder(Columns):
             ratio = likelihood + prior - q.log_density(noise)
             found = torch.logsumexp(ratio, 0) - math.log(DRAWS) if importance else ratio.mean(0)
             parts.append(found.cpu().numpy())
-        bound: FloatArray = np.concatenate(parts) - X.dtype.type(np.log(self.scale_).sum())
-        return bound
+        return np.concatenate(parts) - X.dtype.type(np.log(self.scale_).sum())
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean evidence lower bound of the rows of X; higher is better. y is ignored."""
@@ -250,5 +249,4 @@ def _blocks(rows: FloatArray, size: int = BLOCK) -> list[FloatArray]:
 
 def _quasi_random(n: int) -> Array:
     """Return `DRAWS` quasi-random standard normal points (DRAWS, n), the same every time."""
-    points: Array = norm.ppf(qmc.Sobol(n, scramble=True, seed=0).random(DRAWS))
-    return points
+    return norm.ppf(qmc.Sobol(n, scramble=True, seed=0).random(DRAWS))

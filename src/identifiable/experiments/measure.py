@@ -361,8 +361,7 @@ def _exact(value: Any) -> Any:
 
 
 def _rounded(values: Any) -> list[Any]:
-    found: list[Any] = np.round(np.asarray(values, dtype=np.float64), ROUNDED).tolist()
-    return found
+    return np.round(np.asarray(values, dtype=np.float64), ROUNDED).tolist()
 
 
 EXPERIMENTS: Mapping[str, Callable[[Cell, str], Measurement]] = {

@@ -623,8 +623,7 @@ class _Cluster:
             raise ConnectionError(_GONE) from None
 
     def submit(self, task: _Task) -> "Future[_Lines]":
-        future: Future[_Lines] = self._pool.submit(_work, task)
-        return future
+        return self._pool.submit(_work, task)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:

@@ -466,8 +466,7 @@ class AutoregressiveFlow(nn.Module):
         def one(p: dict[str, Tensor], b: dict[str, Tensor], rows: Tensor) -> Any:
             return torch.func.functional_call(self._form[0], (p, b), (rows, inverse))
 
-        found: tuple[Tensor, Tensor] = torch.func.vmap(one)(parameters, buffers, h)
-        return found
+        return torch.func.vmap(one)(parameters, buffers, h)
 
 
 class _Autoregressive(nn.Module):

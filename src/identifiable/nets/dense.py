@@ -152,7 +152,7 @@ class MLP(nn.Module):
             x = self.activation(layer(x))
             if i == self.dropout_after:
                 x = self.dropout(x)
-        return last(x)  # type: ignore[no-any-return]
+        return last(x)
 
 
 class Standardise(nn.Module):

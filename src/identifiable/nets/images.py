@@ -74,8 +74,7 @@ class _Filters(nn.Module):
         self.gain = nn.Parameter(self._norm().detach()) if weight_norm else None
 
     def _norm(self) -> Tensor:
-        norm: Tensor = torch.linalg.vector_norm(self.weight, dim=(3 - self._outputs, 3, 4), keepdim=True)
-        return norm
+        return torch.linalg.vector_norm(self.weight, dim=(3 - self._outputs, 3, 4), keepdim=True)
 
     def _filters(self) -> Tensor:
         """Return those of all members as torch takes those of R groups."""
@@ -179,8 +178,7 @@ class ConvEncoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map images (R, B, h w c) to (R, B, outputs)."""
         h = to_rows(self.maps(to_maps(x, self.shape)), len(x))
-        y: Tensor = self.last(F.leaky_relu(self.hidden(h), 0.1))
-        return y
+        return self.last(F.leaky_relu(self.hidden(h), 0.1))
 
 
 class ConvDecoder(nn.Module):
@@ -248,8 +246,7 @@ class Down(_Block):
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, R inputs, H, W) to (B, R outputs, ceil(H / 2), ceil(W / 2))."""
         h = self.second(F.relu(self._pool(self.first(F.relu(x)))))
-        y: Tensor = h + self.skip(self._pool(x))
-        return y
+        return h + self.skip(self._pool(x))
 
     @staticmethod
     def _pool(x: Tensor) -> Tensor:
@@ -277,8 +274,7 @@ class Up(_Block):
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, R inputs, H, W) to (B, R outputs, 2 H, 2 W), or what `factors` say."""
         h = self.second(F.relu(self._repeat(self.first(F.relu(x)))))
-        y: Tensor = h + self._repeat(self.skip(x))
-        return y
+        return h + self._repeat(self.skip(x))
 
     def _repeat(self, x: Tensor) -> Tensor:
         return F.interpolate(x, scale_factor=self.factors, mode="nearest")
@@ -320,8 +316,7 @@ class ResEncoder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map images (R, B, h w c) to (R, B, outputs)."""
-        y: Tensor = self.last(to_rows(self.maps(to_maps(x, self.shape)), len(x)))
-        return y
+        return self.last(to_rows(self.maps(to_maps(x, self.shape)), len(x)))
 
 
 class ResDecoder(nn.Module):

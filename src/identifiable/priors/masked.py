@@ -85,8 +85,7 @@ class _Halves:
 
     def half(self, P: Tensor) -> Tensor:
         """Return (..., m) of P (..., n, n)."""
-        entries: Tensor = P[..., self.i, self.k]
-        return entries
+        return P[..., self.i, self.k]
 
     def logits(self, t: Tensor, half: Tensor, pulled: Tensor, constants: Tensor) -> Tensor:
         """Return c_j - ½ tᵀ P_j t + v_jᵀ t, (R, B, J), for t (R, B, n), halves (R, J, m), v (R, J, n), c (R, 1, J)."""

@@ -79,8 +79,7 @@ class MixtureBase(nn.Module):
 
     def expected(self, mean: Tensor, variance: Tensor) -> Tensor:
         """E log w_k N(z; k), (R, B, K), over z of this mean and variance of each latent, (R, B, n); diagonal only."""
-        value: Tensor = self(mean) - 0.5 * variance @ (2 * self._a).exp().mT
-        return value
+        return self(mean) - 0.5 * variance @ (2 * self._a).exp().mT
 
     @torch.no_grad()
     def learn(self, z: Tensor, *, steps: int, rng: torch.Generator, tries: int = 1) -> None:

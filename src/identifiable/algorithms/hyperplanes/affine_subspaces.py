@@ -153,8 +153,7 @@ def sparse_directions(
     for a in v.double().numpy():
         if all(abs(a @ b) < 0.999 for b in distinct):
             distinct.append(a)
-    functionals: Array = (null @ whiten @ np.array(distinct).T).T
-    return functionals
+    return (null @ whiten @ np.array(distinct).T).T
 
 
 def is_block(cloud: WhitenedData, null: Array, directions: Array) -> bool:

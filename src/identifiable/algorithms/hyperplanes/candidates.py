@@ -109,5 +109,4 @@ class Candidates:
 
 def _basis(null: Array) -> Array:
     """Return orthonormal directions (n, m) of the span of functionals null (n + 1, m)."""
-    basis: Array = np.linalg.qr(null[:-1])[0]
-    return basis
+    return np.linalg.qr(null[:-1])[0]

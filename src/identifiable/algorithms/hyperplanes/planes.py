@@ -34,13 +34,11 @@ class Hyperplane:
     @property
     def row(self) -> Array:
         """Its functional (n + 1,) in homogeneous coordinates."""
-        row: Array = np.append(self.normal, self.offset)
-        return row
+        return np.append(self.normal, self.offset)
 
     def distance(self, x: Array) -> Array:
         """Signed distance of rows x (N, n)."""
-        d: Array = x @ self.normal + self.offset
-        return d
+        return x @ self.normal + self.offset
 
 
 class WhitenedData:
@@ -58,8 +56,7 @@ class WhitenedData:
     def resting(self, functionals: Array, width: float = 0.03) -> Array:
         """Return the share (m,) of samples that each functional puts within `width` of zero, in units of its sd."""
         t = np.abs(self.x[:4000] @ functionals[:, : self.n].T + functionals[:, self.n])
-        share: Array = (t < width * np.linalg.norm(functionals[:, : self.n], axis=1)).mean(0)
-        return share
+        return (t < width * np.linalg.norm(functionals[:, : self.n], axis=1)).mean(0)
 
     def refine_plane(self, row: Array) -> Hyperplane | None:
         """Shrink the band around a candidate (n + 1,) to an exact spike; None where there is none."""
@@ -100,14 +97,12 @@ class WhitenedData:
         values, vectors = np.linalg.eigh((x - mean).T @ (x - mean) / len(x))
         small = values < max(25 * values[0], 1e-11) if values[0] < EXACT**2 else values < 2 * values[0]
         null = vectors[:, : min(max(int(small.sum()), 1), self.n - 1)]
-        functionals: Array = np.r_[null, -(mean @ null)[None]]
-        return functionals
+        return np.r_[null, -(mean @ null)[None]]
 
 
 def unit(functionals: Array) -> Array:
     """Return functionals (m, n + 1) with |w| = 1."""
-    scaled: Array = functionals / np.linalg.norm(functionals[:, :-1], axis=1, keepdims=True)
-    return scaled
+    return functionals / np.linalg.norm(functionals[:, :-1], axis=1, keepdims=True)
 
 
 def peaks(x: Tensor, W: Tensor) -> Tensor:

@@ -71,8 +71,7 @@ class Found:
 
 
 def _as_rows(W: Tensor) -> Array:
-    rows: Array = W.reshape(-1, W.shape[-1]).double().cpu().numpy()
-    return rows
+    return W.reshape(-1, W.shape[-1]).double().cpu().numpy()
 
 
 def tabled_schedule(number: int, many: int) -> tuple[list[str], Tensor]:

@@ -227,8 +227,7 @@ class PDGMM(LatentModel):
         """Return the map of an unmixing of X as rows (n, n + 1) on reduced rows."""
         n = self.n_used_
         W = linear.components_[:n] @ (self.vectors_[:, :n] * self.scale_[:, None])
-        rows: Array = np.c_[W, linear.components_[:n] @ self.mean_ - linear.offset_[:n]]
-        return rows
+        return np.c_[W, linear.components_[:n] @ self.mean_ - linear.offset_[:n]]
 
     def _keep(self, trained: Trained, X: FloatArray) -> None:
         """Take the restart to keep, and set what is read off it."""
@@ -260,8 +259,7 @@ class PDGMM(LatentModel):
         t = np.ascontiguousarray(Z[:, : self.n_used_])
         blocks = [module.flow.inverse(torch.as_tensor(block, device=device)[None])[0] for block in _blocks(t)]
         y = np.c_[torch.cat(blocks).cpu().numpy() * self.unit_, _both_sides(t) @ self.rest_map_]
-        x: FloatArray = ((y @ self.vectors_.T) * self.scale_ + self.mean_).astype(Z.dtype)
-        return x
+        return ((y @ self.vectors_.T) * self.scale_ + self.mean_).astype(Z.dtype)
 
     @torch.no_grad()
     def score_samples(self, X: ArrayLike) -> FloatArray:
@@ -300,8 +298,7 @@ class PDGMM(LatentModel):
     def active(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Return which latents are active in each row, (N, n): the mask of its most probable component."""
         _, masks = self._most_probable(self._latents(self._check_new_data(X)))
-        moving: NDArray[np.bool_] = self._padded(masks.astype(np.float64)) > 0.5
-        return moving
+        return self._padded(masks.astype(np.float64)) > 0.5
 
     @property
     def smoothing_(self) -> float:
@@ -379,13 +376,11 @@ class PDGMM(LatentModel):
 
     def _project(self, X: FloatArray) -> Array:
         """Return the components (N, n) that go through the flow."""
-        y: Array = ((X - self.mean_) / self.scale_) @ self.vectors_[:, : self.n_used_]
-        return y
+        return ((X - self.mean_) / self.scale_) @ self.vectors_[:, : self.n_used_]
 
     def _rest(self, X: FloatArray) -> Array:
         """Return the others (N, rank - n)."""
-        y: Array = ((X - self.mean_) / self.scale_) @ self.vectors_[:, self.n_used_ :]
-        return y
+        return ((X - self.mean_) / self.scale_) @ self.vectors_[:, self.n_used_ :]
 
     def _stream(self, source: Simulator, device: torch.device) -> Any:
         """Return a function (rows, rng) -> fresh rows in the coordinates of the flow."""
@@ -463,8 +458,7 @@ def _fit_together(models: Sequence[PDGMM], jobs: Sequence[_Job], starts: Sequenc
 
 def _both_sides(z: NDArray[Any]) -> NDArray[Any]:
     """Return (z⁺, z⁻, 1): what bends where a latent rests is linear in these."""
-    sides: NDArray[Any] = np.c_[np.maximum(z, 0), np.minimum(z, 0), np.ones(len(z))]
-    return sides
+    return np.c_[np.maximum(z, 0), np.minimum(z, 0), np.ones(len(z))]
 
 
 def _blocks(rows: FloatArray) -> list[FloatArray]:

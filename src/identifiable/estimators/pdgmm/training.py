@@ -213,8 +213,7 @@ def train(
     def loss(batch: Batch, step: Step) -> Tensor:
         e = width(step)
         t, log_det = flow(batch[0])
-        value: Tensor = -(prior(t, e) + log_det).mean(1)
-        return value
+        return -(prior(t, e) + log_det).mean(1)
 
     @torch.no_grad()
     def prepare(batch: Batch, step: Step) -> Batch:

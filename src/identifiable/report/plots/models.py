@@ -85,8 +85,7 @@ def facet_of(model: Any, facet: int | None) -> int | None:
 
 def law_of(model: Any, facet: int | None) -> Mixture | None:
     """Return the mixture behind the clusters, that of one facet where there are several; None if there is none."""
-    law: Mixture | None = _attribute(model, "mixture_") if facet is None else model.mixtures_[facet]
-    return law
+    return _attribute(model, "mixture_") if facet is None else model.mixtures_[facet]
 
 
 def draws_of(model: Any, law: Mixture | None, k: int, count: int, facet: int | None, seed: int) -> FloatArray:
