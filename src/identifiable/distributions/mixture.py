@@ -1,4 +1,4 @@
-"""A Gaussian mixture as plain numbers: what simulators know, estimators learn, and certificates and metrics look at."""
+"""A Gaussian mixture as plain numbers, shared by simulators, estimators, certificates and metrics."""
 
 from dataclasses import dataclass
 
@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from identifiable.errors import DataError
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -55,8 +56,32 @@ class Mixture:
         for name, value in (("weights", w / w.sum()), ("means", mu), ("covariances", (s + s.swapaxes(1, 2)) / 2)):
             object.__setattr__(self, name, value)
 
+    def sample(self, size: int, rng: np.random.Generator | np.random.RandomState) -> tuple[FloatArray, IntArray]:
+        """Return `size` draws (size, m) and the components (size,) they come from; covariances may be singular."""
+        component = rng.choice(len(self.weights), size=size, p=self.weights)
+        values, vectors = np.linalg.eigh(self.covariances)
+        normal = rng.standard_normal((size, self.means.shape[1])) * np.sqrt(np.maximum(values, 0))[component]
+        return self.means[component] + np.einsum("nab,nb->na", vectors[component], normal), component
+
+    def log_joint(self, z: FloatArray, floor: float = 0.0) -> FloatArray:
+        """Return log w_j N(z; μ_j, Σ_j + floor² I) for rows z (N, m), as (N, J).
+
+        Examples
+        --------
+        >>> two = Mixture([0.5, 0.5], [[0.0], [3.0]], [[1.0], [1.0]])
+        >>> two.log_joint(np.array([[0.0]])).round(2)
+        array([[-1.61, -6.11]])
+        """
+        values, vectors = np.linalg.eigh(self.covariances)
+        values = np.maximum(values, 0) + floor**2
+        square = np.stack(
+            [(((z - mu) @ v) ** 2 / s).sum(1) for mu, v, s in zip(self.means, vectors, values, strict=True)], axis=1
+        )
+        constant = np.log(np.maximum(self.weights, 1e-300)) - 0.5 * np.log(2 * np.pi * values).sum(1)
+        return constant - 0.5 * square
+
     def pushforward(self, matrix: ArrayLike, offset: ArrayLike) -> "Mixture":
-        """Return the law of ``matrix @ z + offset`` when z follows this mixture."""
+        """Return the distribution of ``matrix @ z + offset`` when z follows this mixture."""
         a = np.asarray(matrix, dtype=np.float64)
         return Mixture(
             self.weights, self.means @ a.T + np.asarray(offset, dtype=np.float64), a @ self.covariances @ a.T
