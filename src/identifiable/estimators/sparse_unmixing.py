@@ -28,8 +28,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from identifiable.algorithms.hyperplanes.search import Found, find_hyperplanes
-from identifiable.algorithms.noisy import refine_under_noise
+from identifiable.algorithms.hyperplanes import Unmixing, find_hyperplanes, refine, search_rows
 from identifiable.arrays import FloatArray, hold_out, is_integer
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import RecoveryWarning
@@ -40,7 +39,6 @@ RANK_TOLERANCE = 1e-9  # eigenvalues of the correlation matrix below this share 
 LEAST_EIGENVALUE = 1e-13  # or below this one if the number of latents is given: what rounding leaves
 MOST_COMPONENTS = 500  # patterns of activity that get a component of their own
 SMOOTHING = 0.01  # standard deviation of the spike in the density, in units of a latent's own
-MOST_ROWS = 20_000  # rows the hyperplanes are searched on (100 per latent where that is more)
 
 
 @dataclass(frozen=True)
@@ -146,7 +144,7 @@ class SparseUnmixing(LatentModel):
             self._finish(*self._search(X))
         return self
 
-    def _search(self, X: ArrayLike) -> tuple["_Job", list[Found]]:
+    def _search(self, X: ArrayLike) -> tuple["_Job", list[Unmixing]]:
         """Check X and find the hyperplanes of every restart; what is found is the same with `noisy` and without."""
         job = self._prepare(X)
         return job, find_hyperplanes(job.sets, job.seeds, max_rounds=self.max_rounds)
@@ -180,22 +178,18 @@ class SparseUnmixing(LatentModel):
         # Rows are held out to compare restarts on; a single one has nothing to be compared with.
         train, held = hold_out(len(X), seed) if self.n_restarts > 1 else (np.arange(len(X)), np.arange(min(len(X), 10)))
         reduction = Reduction.of(X[train], self.n_latents)
-        rows = train[_some_rows(len(train), max(MOST_ROWS, 100 * reduction.n), seed)]
+        rows = train[search_rows(len(train), reduction.n, seed)]
         seeds = range(seed, seed + self.n_restarts)
         return _Job(X, reduction, reduction.reduce(X[rows]), reduction.reduce(X[held]), seeds)
 
-    def _finish(self, job: "_Job", found: list[Found]) -> None:
+    def _finish(self, job: "_Job", found: list[Unmixing]) -> None:
         """Keep the restart that agrees most with the others, and set the fitted attributes."""
-        compared = job.compared / np.sqrt(job.reduction.variances)
-        latents = [compared @ f.rows[:, :-1].T + f.rows[:, -1] for f in found]
-        kept = found[self._compare_restarts(np.stack(latents))]
-        rows = kept.rows / np.r_[np.sqrt(job.reduction.variances), 1.0]
-        self.noise_ = 0.0
-        if kept.verified == 0 and self.noisy:
-            with torch.inference_mode():
-                refined = refine_under_noise(job.reduced, rows, seed=job.seeds[0])
-            rows, self.noise_ = refined.rows, refined.noise
-        self._set_map(rows, job.reduction, job.reduced)
+        sd = np.sqrt(job.reduction.variances)
+        found = [one.of_scaled(sd) for one in found]
+        kept = found[self._compare_restarts(np.stack([one.latents(job.compared) for one in found]))]
+        kept = refine(kept, job.reduced, job.seeds[0]) if self.noisy else kept
+        self.noise_ = kept.noise
+        self._set_map(kept.normalised(job.reduced), job.reduction)
         self._set_activity(kept, job.X)
         if self.n_found_ < job.reduction.n:
             warnings.warn(
@@ -265,12 +259,10 @@ class SparseUnmixing(LatentModel):
         values = self.active_mean_ + self.active_scale_ * generator.standard_normal((n_samples, self._n_features_out))
         return self.inverse_transform(np.where(self.masks_.patterns[pattern], values, 0.0))
 
-    def _set_map(self, rows: NDArray[np.float64], reduction: "Reduction", reduced: NDArray[np.float64]) -> None:
-        """Put rows (n, n + 1) on reduced data into the units of X, latents with unit variance and at rest at zero."""
+    def _set_map(self, found: Unmixing, reduction: "Reduction") -> None:
+        """Put a map of reduced data into the units of X."""
         n, d = reduction.n, len(reduction.mean)
-        rows, shifts = rows[:, :n], rows[:, n]
-        size = (reduced @ rows.T).std(0)
-        rows, shifts = rows / size[:, None], shifts / size
+        rows, shifts = found.W, found.b
         self.components_ = rows @ reduction.vectors[:, :n].T / reduction.scale
         self.offset_ = self.components_ @ reduction.mean - shifts
         self.mixing_ = reduction.scale[:, None] * (reduction.vectors[:, :n] @ np.linalg.inv(rows))
@@ -286,7 +278,7 @@ class SparseUnmixing(LatentModel):
         self.offset_ = np.r_[self.offset_, np.zeros(surplus)]
         self.mixing_ = np.c_[self.mixing_, np.zeros((d, surplus))]
 
-    def _set_activity(self, found: Found, X: FloatArray) -> None:
+    def _set_activity(self, found: Unmixing, X: FloatArray) -> None:
         """Measure where and how often each latent rests, and the patterns of activity."""
         self.n_found_ = found.verified
         z = X @ self.components_.T - self.offset_
@@ -367,12 +359,6 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _some_rows(rows: int, most: int, seed: int) -> NDArray[np.intp]:
-    if rows <= most:
-        return np.arange(rows)
-    return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
 
 
 def pattern_mixture(

@@ -5,7 +5,7 @@ A latent that rests in a share of the samples, mixed affinely, puts that share o
 smallest principal direction of the samples in the band. Distances are in units of a coordinate's standard deviation.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -39,6 +39,44 @@ class Hyperplane:
     def distance(self, x: Array) -> Array:
         """Signed distance of rows x (N, n)."""
         return x @ self.normal + self.offset
+
+
+@dataclass(frozen=True, eq=False)
+class Unmixing:
+    """An affine map t = W y + b of rows y (N, n) whose coordinates t_i are zero in as many rows as possible.
+
+    Attributes
+    ----------
+    W, b : (n, n) and (n,).
+    verified : the first so many coordinates are exactly zero in a share of the rows, or belong to a block.
+    blocks : groups of coordinates that are zero in the same rows. Each spans its group; no single coordinate of a
+        group is identified.
+    noise : standard deviation of the noise in each column of y; 0 where none was fitted.
+    """
+
+    W: Array
+    b: Array
+    verified: int
+    blocks: tuple[tuple[int, ...], ...]
+    noise: float = 0.0
+
+    @property
+    def rows(self) -> Array:
+        """The functionals (n, n + 1) in homogeneous coordinates."""
+        return np.c_[self.W, self.b]
+
+    def latents(self, y: Array) -> Array:
+        """Return t (N, n) of rows y."""
+        return y @ self.W.T + self.b
+
+    def of_scaled(self, sd: Array) -> "Unmixing":
+        """Return the same map for rows y whose columns are sd (n,) times as large."""
+        return replace(self, W=self.W / sd)
+
+    def normalised(self, y: Array) -> "Unmixing":
+        """Return the map whose coordinates have unit variance on rows y."""
+        size = self.latents(y).std(0)
+        return replace(self, W=self.W / size[:, None], b=self.b / size)
 
 
 class WhitenedData:

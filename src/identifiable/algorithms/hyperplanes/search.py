@@ -12,7 +12,6 @@ r"""The search for n independent hyperplanes that hold the samples at rest: the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -30,7 +29,7 @@ from identifiable.algorithms.hyperplanes.affine_subspaces import (
 )
 from identifiable.algorithms.hyperplanes.candidates import SAME_EXACT, Candidates
 from identifiable.algorithms.hyperplanes.descent import LogSize, Pinball, descend, ica_start, orient
-from identifiable.algorithms.hyperplanes.planes import peaks, unit
+from identifiable.algorithms.hyperplanes.planes import Unmixing, peaks, unit
 from identifiable.arrays import Array
 from identifiable.training.clock import require_time
 
@@ -55,19 +54,6 @@ SCHEDULE = (
     ("random", 0.4),
     ("random", 0.05),
 )
-
-
-@dataclass(frozen=True)
-class Found:
-    """Rows (n, n + 1) of w·x + b on the white rows given.
-
-    The first `verified` were seen as sharp hyperplanes. `blocks` are groups of rows that vanish on the same samples
-    only: each spans its group, and no row of it is identified alone.
-    """
-
-    rows: Array
-    verified: int
-    blocks: tuple[tuple[int, ...], ...]
 
 
 def _as_rows(W: Tensor) -> Array:
@@ -259,7 +245,7 @@ class HyperplaneSearch(Candidates):
             return starts >= 16 or max(map(len, blocks)) <= 3  # a large block may only not have been split
         return False
 
-    def finish(self, max_rounds: int) -> Found:
+    def finish(self, max_rounds: int) -> Unmixing:
         """Search among neighbours, then at rounds of starts, until n rows are verified or more would not help."""
         number = 0
         if self.first is not None:
@@ -276,7 +262,7 @@ class HyperplaneSearch(Candidates):
                 break
         return self.complete()
 
-    def complete(self) -> Found:
+    def complete(self) -> Unmixing:
         """Return n independent rows: what was verified, then blocks, then the rows of the best start."""
         rows = [k.row for k in self.kept]
         blocks = []
@@ -303,7 +289,8 @@ class HyperplaneSearch(Candidates):
                 for i in order:
                     if len(rows) < self.n and self._independent(rows, others[i], limit):
                         rows.append(others[i])
-        return Found(np.array(rows), verified, tuple(blocks))
+        found = np.array(rows)
+        return Unmixing(found[:, : self.n], found[:, self.n], verified, tuple(blocks))
 
     def _independent(self, rows: list[Array], row: Array, limit: float) -> bool:
         if not rows:
@@ -319,7 +306,7 @@ def find_hyperplanes(
     *,
     max_rounds: int = 8,
     device: torch.device | None = None,
-) -> list[Found]:
+) -> list[Unmixing]:
     """Find n independent hyperplanes that hold many of the rows, for each of many data sets of white rows (N, n).
 
     With a GPU as the device, the first starts of all data sets of one n descend there in one batch; the rest is done
@@ -333,8 +320,8 @@ def find_hyperplanes(
     >>> values, vectors = np.linalg.eigh(np.cov(z.T, ddof=0))
     >>> white = (z - z.mean(0)) @ vectors / np.sqrt(values)
     >>> (found,) = find_hyperplanes([white], [0])
-    >>> t = white @ found.rows[:, :3].T + found.rows[:, 3]
-    >>> found.verified, bool((np.sort(np.abs(t) < 1e-6, 1) == np.sort(z == [0, 1, 2], 1)).all())
+    >>> zero = np.abs(found.latents(white)) < 1e-6
+    >>> found.verified, bool((np.sort(zero, 1) == np.sort(z == [0, 1, 2], 1)).all())
     (3, True)
     """
     searches = [HyperplaneSearch(x, seed) for x, seed in zip(sets, seeds, strict=True)]
