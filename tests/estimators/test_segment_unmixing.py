@@ -315,7 +315,7 @@ def test_time_as_u(seed):
         ({}, np.arange(7), "X has 1000, u has 7"),
         ({}, np.zeros(1000), "at least two distinct values"),
         ({}, np.where(np.arange(1000) == 5, np.nan, 1.0), "missing, NaN or infinite, the first in row 5"),
-        ({"groups": 1}, "own", "'groups' parameter of SegmentUnmixing must be an integer >= 2 or None. Got 1"),
+        ({"n_groups": 1}, "own", "'n_groups' parameter of SegmentUnmixing must be an integer >= 2 or None. Got 1"),
         ({"means": "maybe"}, "own", "'means' parameter of SegmentUnmixing must be True, False or 'auto'"),
         ({"u_types": "discrete"}, "own", "u_types must be 'auto', 'categorical', 'continuous'"),
         ({"n_latents": 4}, "own", "n_latents=4, rank=3, n_features=3"),

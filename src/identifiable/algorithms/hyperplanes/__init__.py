@@ -2,6 +2,6 @@
 
 from identifiable.algorithms.hyperplanes.planes import Unmixing
 from identifiable.algorithms.hyperplanes.search import centred_rows, find_hyperplanes
-from identifiable.algorithms.hyperplanes.unmixing import refine, search_rows, unmix
+from identifiable.algorithms.hyperplanes.unmixing import refine, sample_rows, unmix
 
-__all__ = ["Unmixing", "centred_rows", "find_hyperplanes", "refine", "search_rows", "unmix"]
+__all__ = ["Unmixing", "centred_rows", "find_hyperplanes", "refine", "sample_rows", "unmix"]

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from identifiable.algorithms.hyperplanes.planes import Unmixing
 from identifiable.algorithms.hyperplanes.search import find_hyperplanes
@@ -34,7 +33,7 @@ def unmix(y: Array, seed: int, *, noisy: bool = True, max_rounds: int = 8) -> Un
     >>> found.verified, float((np.abs(found.latents(y)) < 1e-6).mean().round(1))
     (3, 0.5)
     """
-    sd, some = y.std(0), y[search_rows(*y.shape, seed)]
+    sd, some = y.std(0), sample_rows(y, seed)
     found = find_hyperplanes([some / sd], [seed], max_rounds=max_rounds)[0].of_scaled(sd).normalised(some)
     return refine(found, some, seed) if noisy else found
 
@@ -44,12 +43,12 @@ def refine(found: Unmixing, y: Array, seed: int) -> Unmixing:
     """Return the unmixing of rows y (N, n) with isotropic noise, started at `found`; unchanged if one is verified."""
     if found.verified:
         return found
-    some = y[search_rows(*y.shape, seed)]
+    some = sample_rows(y, seed)
     fitted = refine_under_noise(some, found.rows, seed=seed)
     return replace(found, W=fitted.rows[:, :-1], b=fitted.rows[:, -1], noise=fitted.noise).normalised(some)
 
 
-def search_rows(rows: int, n: int, seed: int) -> NDArray[np.intp]:
-    """Return the rows, of so many, that a search for n latents uses."""
-    most = max(MOST_ROWS, 100 * n)
-    return np.arange(rows) if rows <= most else np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
+def sample_rows(y: Array, seed: int) -> Array:
+    """Return the rows of y (N, n) that a search uses: all, or a random part of many."""
+    most = max(MOST_ROWS, 100 * y.shape[1])
+    return y if len(y) <= most else y[np.sort(np.random.default_rng(seed).choice(len(y), most, replace=False))]
