@@ -11,6 +11,7 @@ from identifiable import (
     SegmentUnmixing,
     SparseUnmixing,
 )
+from identifiable.arrays import hold_out
 
 MODELS = [
     RawData(),
@@ -58,3 +59,16 @@ def test_noise_outside_the_latents_stays_on_the_plane_of_the_rows(rows):
     drawn = model.sample(20_000, random_state=0)
     np.testing.assert_allclose(drawn[:, 2], drawn[:, :2] @ [100, -20], rtol=1e-9, atol=1e-6)
     np.testing.assert_allclose(drawn.std(0), x.std(0), rtol=0.05)
+
+
+@pytest.mark.parametrize("model", [SegmentUnmixing(2), FactorialUnmixing(2, n_components=2), IndependentComponents(2)])
+def test_held_out_rows_only_compare_the_restarts(model, rows):
+    """Held-out rows of another size change no correlation between restarts that were fitted without them."""
+    rng = np.random.default_rng(0)
+    x, u = rows[0] @ rng.normal(size=(2, 4)) + rng.normal(size=(1000, 4)), rows[1]
+    model.set_params(n_restarts=4, random_state=0)
+    held = hold_out(len(x), np.random.RandomState(0).randint(np.iinfo(np.int32).max))[1]
+    moved = x.copy()
+    moved[held] = 3 * x[held] + 1
+    before, after = (model.fit(rows, u).stability_.pairwise for rows in (x, moved))
+    np.testing.assert_allclose(after, before, atol=1e-9)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 
 from identifiable.algorithms.coordinates import Coordinates
-from identifiable.arrays import Array, FloatArray
+from identifiable.arrays import Array, FloatArray, Rows, hold_out
 from identifiable.errors import DataError
 from identifiable.estimators.base import LatentModel
 
@@ -76,6 +76,17 @@ class AffineModel(LatentModel):
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean log-density of the rows of X (see `score_samples`); higher is better. y is ignored."""
         return float(np.mean(self.score_samples(X)))
+
+    def _hold_out(self, rows: int, seed: int) -> tuple[Rows, Rows]:
+        """Return training rows and held-out rows, which only compare the restarts; a single restart needs none."""
+        return hold_out(rows, seed) if self.n_restarts > 1 else (np.arange(rows), np.arange(min(rows, 10)))
+
+    def _halves(self, train: Rows, rng: np.random.Generator) -> list[Rows]:
+        """Return the rows of each restart: random halves of the training rows, or all of them for a single one."""
+        if self.n_restarts == 1:
+            return [train]
+        halves = [half for _ in range(self.n_restarts) for half in np.array_split(rng.permutation(train), 2)]
+        return halves[: self.n_restarts]
 
     def _coordinates(self, X: FloatArray) -> Coordinates:
         """Return the principal components of X (N, d), as many as latents."""

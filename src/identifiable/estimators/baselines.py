@@ -148,7 +148,8 @@ class IndependentComponents(_Baseline):
     def _unmix(self, X: FloatArray, coordinates: Coordinates, n: int) -> Array:
         seed = self._seed()
         train, held = hold_out(len(X), seed)
-        scale = X.std(0, dtype=np.float64)
+        scale = X[train].std(0, dtype=np.float64)
+        scale[scale == 0] = 1.0
         unmixings = []
         for r in range(self.n_restarts):
             ica = FastICA(coordinates.n, whiten="unit-variance", max_iter=500, random_state=seed + r)

@@ -17,6 +17,7 @@ taken off every C_j.
 """
 
 import warnings
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -29,7 +30,7 @@ from identifiable.algorithms.diagonal_basis import diagonal_basis, in_basis
 from identifiable.algorithms.factorial import FactorialMixture, covariances_of, em_mixture, free_bic
 from identifiable.algorithms.singular import log_sum_exp
 from identifiable.algorithms.ties import tied
-from identifiable.arrays import Array, FloatArray, hold_out, is_integer, is_real
+from identifiable.arrays import Array, FloatArray, is_integer, is_real
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import RecoveryWarning, join_few
 from identifiable.estimators.affine import AffineModel
@@ -123,20 +124,22 @@ class FactorialUnmixing(AffineModel):
         """Find the map on X (N, d). y is ignored."""
         self._check_parameters()
         X = self._check_training_data(X)
-        coordinates = self._coordinates(X)
-        white = coordinates.project(X)[0] / coordinates.sd
-        noise, seed = self._noise(coordinates), self._seed()
-        train, held = (np.arange(len(X)), np.arange(len(X))) if self.n_restarts == 1 else hold_out(len(X), seed)
+        seed = self._seed()
+        train, held = self._hold_out(len(X), seed)
+        coordinates = self._coordinates(X[train])
+        white, noise = coordinates.project(X)[0] / coordinates.sd, self._noise(coordinates)
         first = self._first(white[train], noise, seed)
-        rng = np.random.default_rng(seed)
-        parts = [half for _ in range(self.n_restarts) for half in np.array_split(rng.permutation(train), 2)]
         found = []
-        for r, half in enumerate(parts[: self.n_restarts]):
+        for r, half in enumerate(self._halves(train, np.random.default_rng(seed))):
             enough = self.n_restarts > 1 and len(half) > ROWS_PER_COMPONENT * len(first.weights)
             rows = white[half] if enough else white[train]
             start = first if r == 0 else self._unmixed(em_mixture(rows, len(first.weights), seed + r), noise)
             found.append(start.improved(rows, max_iter=self.max_iter, tol=self.tol).model)
         self._compare_restarts(np.stack([white[held] @ one.W.T for one in found]))
+        # The held-out rows have compared the restarts; the model that is kept, and its centre, use all rows.
+        centre = white.mean(0)
+        white, coordinates = white - centre, replace(coordinates, mean=X.mean(0, dtype=np.float64))
+        found = [replace(one, means=one.means - one.W @ centre) for one in found]
         ended = [one.improved(white, max_iter=self.max_iter, tol=self.tol) for one in found]
         best = max(ended, key=lambda one: one.score)
         self.n_iter_ = best.n_iter

@@ -12,7 +12,7 @@ means that change with u say nothing about a linear map, however much they do; o
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +23,7 @@ from scipy.stats import norm
 from sklearn.utils import check_random_state
 
 from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, told_apart
-from identifiable.arrays import Array, FloatArray, hold_out, is_integer
+from identifiable.arrays import Array, FloatArray, is_integer
 from identifiable.data.auxiliary import Auxiliary
 from identifiable.errors import DataError, RecoveryWarning, join_few
 from identifiable.estimators.affine import AffineModel
@@ -113,29 +113,28 @@ class SegmentUnmixing(AffineModel):
         self._require("means", isinstance(self.means, bool) or self.means == "auto", "True, False or 'auto'")
         X = self._check_training_data(X)
         self.auxiliary_ = Auxiliary.of(y, len(X), self.u_types, self.n_groups)
-        codes, coordinates = self.auxiliary_.codes(y), self._coordinates(X)
-        white = coordinates.project(X)[0] / coordinates.sd
-        groups, n = self.auxiliary_.n_groups, coordinates.n
-        own = self.means if isinstance(self.means, bool) else _means_differ(white, codes)
-        every = _Scatter.of(white, codes, groups, own_means=own)
-        if every.freedom.sum() < n:
-            raise DataError(
-                f"{len(X)} rows in {groups} groups leave {every.freedom.sum():.0f} degrees of freedom about the means "
-                f"of the groups, for {n} latents. Set means=False, or fewer groups or n_latents."
-            )
-        seed = self._seed()
+        codes, groups, seed = self.auxiliary_.codes(y), self.auxiliary_.n_groups, self._seed()
         rng = np.random.default_rng(seed)
-        if self.n_restarts == 1:  # nothing to compare
-            parts, held = [np.arange(len(X))], np.arange(min(len(X), 10))
-        else:
-            train, held = hold_out(len(X), seed)
-            parts = [half for _ in range(self.n_restarts) for half in np.array_split(rng.permutation(train), 2)]
+        train, held = self._hold_out(len(X), seed)
+        coordinates = self._coordinates(X[train])
+        n, white = coordinates.n, coordinates.project(X)[0] / coordinates.sd
+        own = self.means if isinstance(self.means, bool) else _means_differ(white[train], codes[train])
+        scatter = _Scatter.of(white[train], codes[train], groups, own_means=own)
+        if scatter.freedom.sum() < n:
+            raise DataError(
+                f"{len(train)} rows in {groups} groups leave {scatter.freedom.sum():.0f} degrees of freedom about the "
+                f"means of the groups, for {n} latents. Set means=False, or fewer groups or n_latents."
+            )
         found = []
-        for r, rows in enumerate(parts[: self.n_restarts]):
+        for r, rows in enumerate(self._halves(train, rng)):
             start = np.linalg.qr(rng.standard_normal((n, n)))[0] if r else np.eye(n)
             part = _Scatter.of(white[rows], codes[rows], groups, own_means=own)
-            found.append(diagonalise(*part.shrunk(every.pooled), start).W)
+            found.append(diagonalise(*part.shrunk(scatter.pooled), start).W)
         self._compare_restarts(np.stack([white[held] @ W.T for W in found]))
+        # The held-out rows have compared the restarts; the map that is kept, and its moments, use all rows.
+        coordinates = replace(coordinates, mean=X.mean(0, dtype=np.float64))
+        white -= white.mean(0)
+        every = _Scatter.of(white, codes, groups, own_means=own)
         best = min((diagonalise(*every.shrunk(every.pooled), W) for W in found), key=lambda one: one.loss)
         loadings = best.W / coordinates.sd @ coordinates.basis[:, :n].T  # of the standardised columns
         sign = np.sign(loadings[np.arange(n), np.abs(loadings).argmax(1)])
@@ -245,8 +244,8 @@ class _Scatter:
 
 def _means_differ(white: Array, codes: NDArray[np.int64]) -> bool:
     """Ask by Wilks' Λ, in Bartlett's scale, whether means of their own make rows (N, n) likelier by Akaike's count."""
-    (rows, n), groups = white.shape, int(codes.max()) + 1
-    within = _Scatter.of(white, codes, groups, own_means=True).products.sum(0) / rows
+    (rows, n), groups = white.shape, len(np.unique(codes))
+    within = _Scatter.of(white, codes, int(codes.max()) + 1, own_means=True).products.sum(0) / rows
     if rows - groups <= n:
         return False
     return bool(-(rows - 1 - (n + groups) / 2) * np.linalg.slogdet(within)[1] > 2 * n * (groups - 1))

@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 from identifiable.algorithms.coordinates import LEAST_EIGENVALUE, RANK_TOLERANCE, Coordinates
 from identifiable.algorithms.coordinates import one_thread as one_thread
 from identifiable.algorithms.hyperplanes import Unmixing, find_hyperplanes, refine, sample_rows
-from identifiable.arrays import Array, FloatArray, hold_out, is_integer
+from identifiable.arrays import Array, FloatArray, is_integer
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import RecoveryWarning
 from identifiable.estimators.affine import AffineModel
@@ -165,8 +165,7 @@ class SparseUnmixing(AffineModel):
         self._require("noisy", isinstance(self.noisy, bool), "True or False")
         X = self._check_training_data(X)
         seed = self._seed()
-        # Rows are held out to compare restarts on; a single one has nothing to be compared with.
-        train, held = hold_out(len(X), seed) if self.n_restarts > 1 else (np.arange(len(X)), np.arange(min(len(X), 10)))
+        train, held = self._hold_out(len(X), seed)
         coordinates = Coordinates.fit(X[train], self.n_latents)
         y, compared = sample_rows(coordinates.project(X[train])[0], seed), coordinates.project(X[held])[0]
         return _Job(X, coordinates, y, compared, range(seed, seed + self.n_restarts))
