@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from identifiable.distributions.densities import LOG_2PI, log_bernoulli, log_discretised_logistic, log_normal
 from identifiable.flows.flows import SmoothLeakyFlow
 from identifiable.nets import Architecture, set_rng
-from identifiable.training import Batch, Plan, Step, minimise
+from identifiable.training import Batch, Plan, Stage, Step
 
 LOG_NOISE_FLOOR = math.log(1e-3)  # of the decoder, in units of a column's standard deviation
 LOG_SD = -12.0, 5.0  # of the encoder
@@ -283,18 +283,10 @@ class Autoencoder(nn.Module):
             bias[..., self.n : 2 * self.n] += shift if shift.dim() == 0 else shift[:, None]
 
 
-def follow(
-    module: Autoencoder,
-    rows: Tensor,
-    latents: Tensor,
-    plan: Plan,
-    *,
-    seed: int,
-    verbose: int,
-) -> None:
-    """Train encoder and decoder to be the maps between rows (N, inputs) and latents (R, N, n), and back.
+def follow(module: Autoencoder, rows: Tensor, latents: Tensor, plan: Plan, seed: int) -> Stage:
+    """Return a stage that trains encoder and decoder to the maps between rows (N, inputs) and latents (R, N, n).
 
-    Linear maps beside the nets start at least squares, and a learnt noise ends at the error of the decoder.
+    Linear maps in parallel with the nets start at least squares.
     """
     if module.into is not None and module.out is not None:
         e = rows.double().cpu().numpy()
@@ -302,22 +294,25 @@ def follow(
             for r, T in enumerate(latents.double().cpu().numpy()):
                 module.into[r] = torch.as_tensor(np.linalg.lstsq(e, T, rcond=None)[0])
                 module.out[r] = torch.as_tensor(np.linalg.lstsq(T, e, rcond=None)[0])
-    by_row = latents.transpose(0, 1).contiguous()  # (N, R, n)
 
     def loss(batch: Batch, step: Step) -> Tensor:
-        x, T = batch  # every member's batch holds the latents of all: it takes its own
+        x, T = batch  # a batch holds the latents of all members: each takes its own
         own = torch.stack([T[r, :, r] for r in range(len(T))])
-        there = (module.encode(x).mean - own).square().mean((1, 2))
-        back = (module.decode(own) - x).square().mean((1, 2))
-        return there.log() + back.log()
+        encoding = (module.encode(x).mean - own).square().mean((1, 2))
+        decoding = (module.decode(own) - x).square().mean((1, 2))
+        return encoding.log() + decoding.log()
 
     def prepare(batch: Batch, step: Step) -> Batch:
         set_rng(module, step.rng)
         return batch
 
-    minimise(module, loss, [rows, by_row], plan, seed=seed, prepare=prepare, verbose=verbose)
+    return Stage(module, loss, [rows, latents.transpose(0, 1).contiguous()], plan, seed, prepare=prepare)
+
+
+@torch.no_grad()
+def set_noise(module: Autoencoder, rows: Tensor, latents: Tensor) -> None:
+    """Start a learnt noise at the error of the decoder."""
     noise = module.log_noise
     if noise is not None and noise.requires_grad:
-        with torch.no_grad():
-            error = (module.decode(latents[:, :4096]) - rows[:4096]).square().mean(1, keepdim=True).sqrt()
-            noise.copy_(error.log().clamp(min=LOG_NOISE_FLOOR))
+        error = (module.decode(latents[:, :4096]) - rows[:4096]).square().mean(1, keepdim=True).sqrt()
+        noise.copy_(error.log().clamp(min=LOG_NOISE_FLOOR))

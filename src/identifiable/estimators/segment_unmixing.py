@@ -77,6 +77,8 @@ class SegmentUnmixing(AffineModel):
     Ablin, Cardoso & Gramfort, Beyond Pham's algorithm for joint diagonalization, ESANN 2019.
     """
 
+    needs_u = True
+
     means_: Array
     scales_: Array
     auxiliary_: Auxiliary
@@ -99,12 +101,6 @@ class SegmentUnmixing(AffineModel):
         self.u_types = u_types
         self.n_groups = n_groups
         self.means = means
-
-    def __sklearn_tags__(self) -> Any:
-        """Say that u is needed."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d) with the auxiliary variable y = u, (N,) or (N, m)."""
