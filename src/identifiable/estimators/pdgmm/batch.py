@@ -109,7 +109,7 @@ class FlowBatch:
         """Train, and return the flows of each data set; `extended` allows more where restarts disagree."""
         sparse = yield from spike_and_slab(self.sets, self.start, self.steps_a, self.how, self.seed, SpikeAndSlab)
         kept = self.better_kind(sparse)
-        skewed = self.skewed(kept)
+        skewed = self.skewed(kept) if self.R > 1 else []  # one restart has no agreement to be accepted by
         shaped = yield from self.shaped(self.members(kept, skewed))
         found = {i: trained for i, trained in zip(skewed, shaped, strict=True) if trained.stability.score >= SAME}
         plain = [i for i in range(len(self.held)) if i not in found]
