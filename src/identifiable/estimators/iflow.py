@@ -73,8 +73,8 @@ class ManifoldFlow(LatentModule):
         value = torch.zeros_like(y[..., 0])
         if self.straight is not None:
             t, value = self.straight(y)
-            y, rest = t.split([self.unmix.prior.n, self.log_rest.shape[-1]], -1)
-            value = value + log_normal(rest, torch.zeros_like(rest), self.log_rest).sum(-1)
+            y, residual = t.split([self.unmix.prior.n, self.log_rest.shape[-1]], -1)
+            value = value + log_normal(residual, torch.zeros_like(residual), self.log_rest).sum(-1)
         t, log_det = self.unmix.flow(y)
         return t, value + log_det
 
@@ -87,8 +87,8 @@ class ManifoldFlow(LatentModule):
         y = self.unmix.flow.inverse(z)
         if self.straight is None:
             return y
-        rest = self.log_rest.exp() * (torch.zeros_like(self.log_rest) if residual is None else residual)
-        return self.straight.inverse(torch.cat([y, rest.expand(*y.shape[:2], -1)], -1))
+        residual = self.log_rest.exp() * (torch.zeros_like(self.log_rest) if residual is None else residual)
+        return self.straight.inverse(torch.cat([y, residual.expand(*y.shape[:2], -1)], -1))
 
 
 class IFlow(GivenU, TrainedModel):

@@ -1,4 +1,4 @@
-r"""A variational autoencoder whose prior is a Gaussian mixture, or a product of several: what VaDE and MFCVAE share.
+r"""A variational autoencoder whose prior is a Gaussian mixture, or a product of several; VaDE and MFCVAE share it.
 
 Latents are cut into facets z = (z_1, ..., z_J), each with a hidden cluster u_j and a learnt diagonal mixture
 
@@ -49,20 +49,20 @@ from identifiable.training import Batch, History, Loss, Plan, Stage, Step
 
 BOUNDS = "single-sample", "factorised"
 STARTS = "auto", "flow", "autoencoder", "linear", "random"
-MOST_FLOWN = 20  # latents up to which a flow is the start
+MOST_FLOWN = 20  # latents up to which "auto" starts at a flow
 FULL = 10  # latents up to which "auto" gives the posterior a full covariance
 MIXTURE_ROWS, EM_STEPS, EM_TRIES = 20_000, 60, 5  # rows that a mixture starts from, steps of EM and how often
 FLOW_STEPS = 4000
-RATE, RATE_AFTER_FLOW = 2e-3, 3e-5  # the noise is then small, and so must steps be
-LEAST_NOISE = 3e-3  # that training starts with after a flow
+RATE, RATE_AFTER_FLOW = 2e-3, 3e-5  # after a flow the noise is small, and steps must be small too
+LEAST_NOISE = 3e-3  # at which training starts after a flow
 FIRST_BETA = 0.1
-NARROW = 0.1  # log of q's standard deviation after the autoencoder, beside that of the latents: log of this share
-FLAT = 1e-10  # variance of a direction, beside the largest, below which rows do not vary along it
-PULL = 1e-3  # on the latents of the autoencoder towards zero, which gives them a scale
+NARROW = 0.1  # standard deviation of q after the autoencoder, as a share of that of the latents
+DEGENERATE = 1e-10  # variance of a direction, as a share of the largest, below which rows do not vary along it
+PULL = 1e-3  # weight of the pull of the latents of the autoencoder to zero, which fixes their scale
 
 
 class Facet(NamedTuple):
-    """A part of the latents with a mixture of its own."""
+    """A part of the latents with its own mixture."""
 
     latents: slice
     components: int
@@ -99,7 +99,7 @@ class MixtureAutoencoder(Autoencoder):
         return super().decode(z * self.gate)
 
     def xavier(self, rng: torch.Generator) -> None:
-        """Draw means and log-variances uniformly, as wide as a layer from components to latents would be."""
+        """Draw means and log-variances uniformly, with the width of a layer from components to latents."""
         with torch.no_grad():
             for base in self.bases:
                 assert isinstance(base, MixtureBase)
@@ -109,7 +109,7 @@ class MixtureAutoencoder(Autoencoder):
 
 
 class MixtureVAE(VariationalAutoencoder):
-    """What VaDE and MFCVAE share: the bound, the start, clusters and samples, facet by facet."""
+    """The bound, the initialisation, clusters and samples, facet by facet."""
 
     bound: str
     first_beta: float | None
@@ -124,7 +124,7 @@ class MixtureVAE(VariationalAutoencoder):
 
     @abstractmethod
     def _facets(self) -> tuple[Facet, ...]:
-        """Return the parts of the latents, and how many components each has."""
+        """Return the parts of the latents with their numbers of components."""
 
     @property
     def _first_beta(self) -> float:
@@ -350,8 +350,8 @@ class MixtureVAE(VariationalAutoencoder):
         check_is_fitted(self)
         decoder = Decoder.of(self.module_.decoder) if self.module_.out is None else None
         known = decoder if decoder is not None and not decoder.odd else None
-        law = self.free_mixtures_[0] if len(self.free_mixtures_) == 1 else _product(self.free_mixtures_)
-        return self._certified(full_rank.certify(law, decoder=known, rows=self.n_rows_, tolerance=FLATTEST))
+        mixture = self.free_mixtures_[0] if len(self.free_mixtures_) == 1 else _product(self.free_mixtures_)
+        return self._certified(full_rank.certify(mixture, decoder=known, rows=self.n_rows_, tolerance=FLATTEST))
 
     # -- nets -------------------------------------------------------------------------------
 
@@ -386,7 +386,7 @@ def _principal(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
     centre = rows.mean(0)
     covariance = torch.cov(rows.double().mT)
     values, vectors = torch.linalg.eigh(covariance)
-    rank = int((values > FLAT * values[-1]).sum())
+    rank = int((values > DEGENERATE * values[-1]).sum())
     if n > rank:
         raise DataError(
             f"init='linear' finds at most as many latents as X has rank: n_latents={n}, rank={rank}. Lower n_latents, "

@@ -91,8 +91,9 @@ def rows_of(u: Any, rows: Rows) -> Any:
 class TrainedModel(LatentModel):
     """Train `n_restarts` members in one batch, compare them on held-out rows, and keep one.
 
-    A subclass states how rows become the inputs of its module (`_inputs`) and come back (`_observed`), and yields its
-    training as one or more `Stage` (`_stages`); its own steps, such as a linear initialisation, stand between them.
+    A subclass states how rows become the inputs of its module (`_inputs`) and its outputs become rows (`_observed`),
+    and yields its training as one or more `Stage` (`_stages`), with its own steps, such as a linear initialisation, in
+    between.
 
     A tenth of the rows (1000 at most) is held out. They choose between restarts and stop the training, and enter
     nothing else.

@@ -42,7 +42,7 @@ class Plan:
     peak. `clip` bounds the gradient norm of each member. `dual_rate` is the learning rate of the multipliers of a
     `Constrained` loss; None trains without constraints. With a criterion, training stops once no member has improved
     for `patience` records. Records count from the share `criterion_from` of the steps on, because annealed losses are
-    not comparable before. A record is taken every `every` steps (default: 100 records), and a checkpoint, if requested,
+    not comparable before. Every `every` steps there is a record (default: 100 records), and a checkpoint, if requested,
     at the first record `checkpoint_seconds` after the last checkpoint.
     """
 
