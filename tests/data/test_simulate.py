@@ -207,8 +207,13 @@ def test_rotation_turns_every_plane_and_can_be_undone():
     r = all_planes_rotation(4, 30)
     np.testing.assert_allclose(r @ r.T, np.eye(4), atol=1e-12)
     np.testing.assert_allclose(all_planes_rotation(2, 30), [[3**0.5 / 2, -0.5], [0.5, 3**0.5 / 2]])
-    sample = make_pdgmm(1000, n=5, theta=30, random_state=0)
-    plain = make_pdgmm(1000, n=5, theta=0, random_state=0)
+    turns = [np.eye(3) for _ in range(3)]  # planes (0, 1), (0, 2), (1, 2), multiplied from the left in this order
+    for turn, plane in zip(turns, ([0, 1], [0, 2], [1, 2]), strict=True):
+        turn[np.ix_(plane, plane)] = all_planes_rotation(2, 15)
+    np.testing.assert_allclose(all_planes_rotation(3, 15), turns[2] @ turns[1] @ turns[0], atol=1e-12)
+    sample = make_pdgmm(5000, n=10, theta=15, random_state=0)
+    plain = make_pdgmm(5000, n=10, theta=0, random_state=0)
+    assert mcc(sample.z, plain.z) == pytest.approx(0.856, abs=0.03)  # the other order of the planes gives 0.67
     np.testing.assert_allclose(sample.z @ sample.source.latents.rotation.numpy().T, plain.z, atol=1e-10)
 
 

@@ -176,13 +176,16 @@ def random_masks(units: int, active: int, draws: int, rng: np.random.Generator) 
 
 
 def all_planes_rotation(n: int, degrees: float) -> NDArray[np.float64]:
-    """Rotation by the same angle in every coordinate plane, one after the other (n, n)."""
+    """Return the product R (n, n) of rotations by one angle in every coordinate plane i < j; rows rotate as z R.
+
+    The planes are in the order (0, 1), (0, 2), ..., and each multiplies from the left, R <- G_ij R, as published.
+    """
     r, c, s = np.eye(n), np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
     for i in range(n):
         for j in range(i + 1, n):
             givens = np.eye(n)
             givens[[i, i, j, j], [i, j, i, j]] = c, -s, s, c
-            r = r @ givens
+            r = givens @ r
     return r
 
 
