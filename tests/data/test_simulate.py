@@ -127,7 +127,8 @@ def test_tanh_mixing(reuse, n, d):
     f = tanh_mixing(n, d, layers=3, reuse=reuse, rng=np.random.default_rng(0))
     assert (f.n, f.d) == (n, d)
     assert torch.equal(f.matrices[1], f.matrices[2]) == reuse
-    torch.testing.assert_close(f.matrices[2].norm(dim=0), torch.ones(d, dtype=torch.float64))
+    for w in f.matrices:
+        torch.testing.assert_close(w.norm(dim=0), torch.ones(d, dtype=torch.float64))
     z = 3 * torch.randn(1000, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(f.inverse(f(z)), z, atol=1e-6, rtol=0)
 

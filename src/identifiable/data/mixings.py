@@ -175,14 +175,15 @@ def orthogonal_mixing(
 def tanh_mixing(n: int, d: int, *, layers: int, reuse: bool, rng: np.random.Generator) -> Mixing:
     """Well-conditioned matrices with tanh(h) + .1 h between them: the iVAE experiments' mixing.
 
-    A matrix has entries U(-1, 1) and unit columns, and is drawn again until its condition number is below the 25th
-    percentile of such draws. With `reuse` all square layers are one matrix, as in the reference code.
+    The first matrix is (n, d), the others (d, d). A matrix has entries U(-1, 1) and unit columns, and is redrawn until its
+    condition number is below the 25th percentile of 500 such matrices. With `reuse` all square layers are one matrix,
+    as in the reference code.
     """
     if d < n:
         raise ValueError(f"A mixing needs at least as many columns as latents: n = {n}, d = {d}.")
-    square = _well_conditioned(d, rng)
-    first = square if n == d and reuse else _well_conditioned(d, rng)[:n]
-    others = [square if reuse else _well_conditioned(d, rng) for _ in range(layers - 1)]
+    square = _well_conditioned(d, d, rng)
+    first = square if n == d and reuse else _well_conditioned(n, d, rng)
+    others = [square if reuse else _well_conditioned(d, d, rng) for _ in range(layers - 1)]
     return Mixing([first, *others], [TanhLinear() for _ in range(layers - 1)])
 
 
@@ -191,9 +192,9 @@ def _orthogonal(d: int, rng: np.random.Generator) -> Matrix:
     return q * np.sign(np.diag(r))  # the sign makes it uniform on the orthogonal group
 
 
-def _well_conditioned(d: int, rng: np.random.Generator) -> Matrix:
+def _well_conditioned(n: int, d: int, rng: np.random.Generator) -> Matrix:
     def draw(count: int) -> Matrix:
-        w = rng.uniform(-1, 1, size=(count, d, d))
+        w = rng.uniform(-1, 1, size=(count, n, d))
         w /= np.linalg.norm(w, axis=1, keepdims=True)
         return w
 
