@@ -8,13 +8,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
+from identifiable.data import inspect_table, tables
 from identifiable.data import summary as summary_module
-from identifiable.data import tables
 from identifiable.data.sample import Sample
 from identifiable.data.summary import TableSummary, describe
 from identifiable.data.tables import TableReader, read_table
@@ -392,7 +393,9 @@ BAD_TABLES = {
         NUMBERS.assign(c=[np.inf, 2, np.nan, 4, 5, 6]),
         r"1 missing value, first in row 2.*1 infinite .* in row 0",
     ),
-    "duplicated names": (NUMBERS.set_axis(["a", "a"], axis=1), r"duplicated column names in the table: 'a'. Rename"),
+    "duplicated names": (NUMBERS.set_axis(["a", "a"], axis=1), r"duplicate column names 'a'. Rename"),
+    "surrogate in a name": (NUMBERS.set_axis(pd.Index(["a", "\ud800"], dtype=object), axis=1), r"Unicode: '.ud800'"),
+    "tensor that requires grad": (torch.eye(3, requires_grad=True), r"requires grad. Pass tensor.detach"),
     "no rows": (NUMBERS[:0], r"The table has no rows: at least two"),
     "one row": (NUMBERS[:1], r"The table has one row: at least two"),
     "no numbers": (NUMBERS[[]].assign(c=list("xxyyxy")), r"no numeric columns .*\n  'c': a category"),
@@ -414,6 +417,9 @@ def test_a_table_that_cannot_be_used_is_refused_with_place_and_cure(case):
     source, words = BAD_TABLES[case]
     with pytest.raises(DataError, match=words):
         read_table(source)
+    if "ame" in case:
+        with pytest.raises(DataError, match=words):
+            inspect_table(source)
 
 
 BAD_FILES = {
@@ -425,7 +431,7 @@ BAD_FILES = {
     "ragged.csv": (b"a,b\n1,2\n3,4,5\n", DataError, r"ragged.csv is ragged.*Expected 2 fields in line 3, saw 3"),
     "labels.csv": (b"a,b\nr1,1,2\nr2,3,4\n", DataError, r"ragged: its lines have more fields than the 2 names"),
     "short.csv": (b"a,b\n1,2\n3\n4,5\n", DataError, r"'b': 1 missing value, first in row 1"),
-    "twice.csv": (b"a,b,a\n1,2,3\n4,5,6\n", DataError, r"duplicated column names in the table: 'a'"),
+    "twice.csv": (b"a,b,a\n1,2,3\n4,5,6\n", DataError, r"duplicate column names 'a'"),
     "headless.csv": (b"0.5,1\n1,2\n3,4\n", DataError, r"seems to have no line of names.*'0.5,1'.*header=None"),
     "trailing.csv": (b"a,b,\n1,2,\n3,4,\n", DataError, r"'Unnamed: 2': 2 missing values, first in row 0"),
     "latin.csv": ("a,naïve\n1,2\n".encode("latin-1"), DataError, r"must be text in UTF-8. Line 1 is not: .*Save it as"),
@@ -523,7 +529,7 @@ def test_unknown_columns_bring_their_neighbours(tmp_path, how):
         read_table(source, u="sites")
     with pytest.raises(DataError, match=r"has no column 'zz', 'yy'. It has"):
         read_table(source, columns=["zz", "yy"])
-    with pytest.raises(DataError, match=r"duplicated column names in columns= and u= together: 'b'"):
+    with pytest.raises(DataError, match=r"columns= and u= together: duplicate column names 'b'"):
         read_table(source, columns=["a", "b"], u="b")
     with pytest.raises(DataError, match=r"no numeric columns left for x"):
         read_table(source, u=["a", "site", "b", "day"])

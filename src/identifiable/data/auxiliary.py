@@ -5,7 +5,8 @@ Methods that condition on u see it in one of two ways: as the number of a group 
 combinations; continuous ones by quantiles, or by k-means where there are several.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 
 from identifiable.arrays import is_integer
+from identifiable.data.formats import check_names, is_broken, to_array
 from identifiable.errors import DataError, join_few
 
 KINDS = ("auto", "categorical", "continuous")
@@ -194,18 +196,8 @@ class Auxiliary:
 
 def _columns(u: Any) -> list["pd.Series[Any]"]:
     """Return the columns of u, complete, finite and named; pandas infers the types of what has none."""
-    if u is None:
-        raise DataError(
-            "The auxiliary variable u is needed: fit requires y to be passed, but the target y is None. Pass u as y, "
-            "the second argument."
-        )
-    if isinstance(u, pd.DataFrame):
-        table = u
-    elif isinstance(u, pd.Series):
-        table = u.to_frame(name="u" if u.name is None else u.name)
-    else:  # a list may hold rows of text and numbers, which one array could not
-        table = pd.DataFrame(list(u) if isinstance(u, list | tuple) and len(u) else _array(u)).infer_objects()
-        table = table.set_axis(_default_names(table.shape[1]), axis=1)
+    table = _frame(u)
+    check_names([str(name) for name in table.columns], "u")
     columns = [table.iloc[:, i] for i in range(table.shape[1])]
     for i, column in enumerate(columns):
         if pd.api.types.is_datetime64_any_dtype(column.dtype):
@@ -218,11 +210,35 @@ def _columns(u: Any) -> list["pd.Series[Any]"]:
                 f"u must be complete and finite: {bad.sum()} values of {column.name} are missing, NaN or infinite, the "
                 f"first in row {bad.argmax()}. Drop these rows from X and u."
             )
+        if column.dtype == object:
+            for row, value in enumerate(column):
+                if not isinstance(value, Hashable) or (isinstance(value, str) and is_broken(value)):
+                    raise DataError(
+                        f"Values of u must be numbers, dates or valid text. {column.name} has {value!a} in row {row}."
+                    )
     return columns
 
 
+def _frame(u: Any) -> pd.DataFrame:
+    if u is None:
+        raise DataError(
+            "The auxiliary variable u is needed: fit requires y to be passed, but the target y is None. Pass u as y, "
+            "the second argument."
+        )
+    if isinstance(u, pd.DataFrame):
+        return u
+    if isinstance(u, pd.Series):
+        return u.to_frame(name="u" if u.name is None else u.name)
+    # A list may hold rows of text and numbers, which one array cannot; a list of tensors is an array.
+    rows = list(u) if isinstance(u, list | tuple) and len(u) and not hasattr(u[0], "detach") else _array(u)
+    table = pd.DataFrame(rows, dtype=object)
+    with suppress(UnicodeEncodeError):  # text that pandas cannot store stays an object, and is refused later
+        table = table.infer_objects()
+    return table.set_axis(_default_names(table.shape[1]), axis=1)
+
+
 def _array(u: Any) -> NDArray[Any]:
-    array = np.asarray(u)
+    array = to_array(u, "u")
     if array.ndim not in (1, 2) or array.size == 0:
         raise DataError(f"u must have shape (N,) or (N, m). Got {array.shape}.")
     return array

@@ -6,7 +6,7 @@ import os
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -75,10 +75,7 @@ def _of_frame(frame: pd.DataFrame, origin: str = "The table") -> Opened:
 def _of_array(values: Any, origin: str = "The array") -> Opened:
     if isinstance(values, np.ma.MaskedArray):  # np.asarray would bring the masked values back
         values = np.ma.filled(values.astype(np.float64), np.nan)
-    try:
-        a: NDArray[Any] = values if isinstance(values, np.ndarray) else np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as err:
-        raise DataError(f"{origin} must be a rectangle of numbers, all rows of one length ({err}).") from err
+    a = to_array(values, origin)
     if a.dtype.kind not in "biuf":
         cure = {
             "O": "np.asarray(x, dtype=float) if these are numbers, a DataFrame if the columns differ in kind",
@@ -95,6 +92,29 @@ def _of_array(values: Any, origin: str = "The array") -> Opened:
             f"Got {a.ndim}-D, shape {a.shape}: {cure}."
         )
     return Opened(a, tuple(f"x{j}" for j in range(a.shape[1])), len(a), origin, image_shape)
+
+
+def to_array(values: Any, origin: str) -> NDArray[Any]:
+    """Return values as an array, without a copy where they are one."""
+    try:
+        return values if isinstance(values, np.ndarray) else np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as err:
+        if "requires grad" in str(err):
+            raise DataError(f"{origin} is a tensor that requires grad. Pass tensor.detach() instead.") from err
+        raise DataError(f"{origin} must be a rectangle of numbers, all rows of one length ({err}).") from err
+
+
+def check_names(names: Sequence[str], what: str) -> None:
+    """Refuse column names that are duplicated, or that no file can hold."""
+    if twice := [repr(name) for name, count in Counter(names).items() if count > 1]:
+        raise DataError(f"{what}: duplicate column names {join_few(twice)}. Rename or drop them.")
+    if broken := [ascii(name) for name in names if is_broken(name)]:
+        raise DataError(f"{what}: column names that are not valid Unicode: {join_few(broken)}. Rename them.")
+
+
+def is_broken(text: str) -> bool:
+    """Return whether a text has surrogates, which UTF-8 cannot encode and files cannot hold."""
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def _are_images(a: NDArray[Any]) -> bool:

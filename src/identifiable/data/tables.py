@@ -6,7 +6,6 @@ every column that is in the way. Rows are counted from 0, a header line apart.
 
 import difflib
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from identifiable.arrays import FloatArray
-from identifiable.data.formats import Opened, Rows, open_source, parquet_blocks
+from identifiable.data.formats import Opened, Rows, check_names, open_source, parquet_blocks
 from identifiable.data.sample import Sample
 from identifiable.errors import DataError, join_few
 
@@ -193,12 +192,8 @@ def _choose(source: Opened, u: Names | None, columns: Names | None) -> tuple[tup
     if columns is None:
         columns = tuple(name for name in source.names if name not in u)
     columns = (columns,) if isinstance(columns, str) else tuple(map(str, columns))
-    for what, names in (("the table", source.names), ("columns= and u= together", columns + u)):
-        twice = [repr(name) for name, count in Counter(names).items() if count > 1]
-        if twice:
-            raise DataError(
-                f"{source.origin}: duplicated column names in {what}: {join_few(twice)}. Rename or drop them."
-            )
+    check_names(source.names, source.origin)
+    check_names(columns + u, "columns= and u= together")
     unknown = [name for name in columns + u if name not in known]
     if unknown:
         near = {near for name in unknown for near in difflib.get_close_matches(name, source.names)}
