@@ -1,4 +1,4 @@
-"""The first look: what is usable is used as it is, all else is named with its reason, and nothing is filled in."""
+"""`inspect_table` uses what is usable as it is, and reports all else with its reason; nothing is filled in."""
 
 import numpy as np
 import pandas as pd
@@ -46,8 +46,8 @@ def test_every_other_column_has_its_reason(messy):
         "cell": "a count of the rows",
         "day": "dates or times",
         "site": "a category of 2 different values",
-        "dose": "3 different values only",
-        "a again": "the same as 'a'",
+        "dose": "only 3 different values",
+        "a again": "equal to 'a'",
         "unit": "constant",
         "hardly there": "missing in 7",
     }.items():
@@ -56,9 +56,9 @@ def test_every_other_column_has_its_reason(messy):
 
 def test_the_words_name_all_of_it(messy):
     words = str(inspect_table(messy))
-    assert words.startswith("500 rows, 11 columns; used: ")
+    assert words.startswith("Usable: 478 of 500 rows, 4 of 11 columns.")
     for said in (
-        "Left out: 'day'",
+        "Excluded: 'day'",
         "rows with missing or infinite values ('b' 2",
         "'protein'",
         "No auxiliary variable",
@@ -98,7 +98,7 @@ def test_dependent_columns_and_rests_are_seen(rng):
     x = rng.normal(size=(400, 3))
     x[:100, 1] = 0.0
     words = str(inspect_table(np.column_stack([x, x[:, 0] + 1e3 * x[:, 2]])))
-    assert "The columns have rank 3: 1 of 4 follow from the others linearly." in words
+    assert "The columns have rank 3: 1 of 4 are linear combinations of the others." in words
     assert "Their scales differ by a factor of" in words
     assert "Columns with exact zeros: 'x1' 25 %." in words
 
@@ -113,7 +113,7 @@ def test_pictures_keep_their_shape(tmp_path, rng):
     found = inspect_table(tmp_path)
     assert found.picture == (4, 5)
     assert "Every row is a picture of 4 x 5 pixels." in found.words
-    assert "Left out: 2 pixels that are constant or copies of others." in found.words
+    assert "Excluded: 2 pixels that are constant or equal to others." in found.words
     pictures = found.pictures(found.sample.x)
     np.testing.assert_allclose(pictures[:, 0, :2], 0.2)
     np.testing.assert_allclose(pictures[3], np.asarray(Image.open(tmp_path / "003.png")) / 255)

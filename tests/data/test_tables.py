@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
-from identifiable.data import inspect_table, tables
-from identifiable.data import summary as summary_module
+from identifiable.data import inspect_table, inspection, table
+from identifiable.data.inspection import TableSummary, describe
 from identifiable.data.sample import Sample
-from identifiable.data.summary import TableSummary, describe
-from identifiable.data.tables import TableReader, read_table
+from identifiable.data.table import TableReader, read_table
 from identifiable.errors import DamagedFileError, DataError
 
 quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -260,8 +259,8 @@ def test_a_gigabyte_is_read_in_a_few_megabytes(tmp_path):
 
 
 def test_a_table_on_disk_is_checked_to_its_last_row(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "_MAP_BYTES", 0)
-    monkeypatch.setattr(tables, "BLOCK_VALUES", 8)
+    monkeypatch.setattr(table, "MEMORY_MAP_BYTES", 0)
+    monkeypatch.setattr(table, "BLOCK_VALUES", 8)
     x = np.zeros((100, 3))
     x[[90, 99], 2] = np.nan  # in different blocks
     with pytest.raises(DataError, match=r"'x2': 2 missing values, first in row 90\."):
@@ -272,7 +271,7 @@ def test_small_npy_files_come_into_memory_and_large_ones_stay_on_disk(tmp_path, 
     path = write_npy(np.eye(4, dtype=np.float32), tmp_path / "t.npy")
     assert not isinstance(read_table(path).x, np.memmap)
     assert read_table(path).x.flags.writeable
-    monkeypatch.setattr(tables, "_MAP_BYTES", 0)
+    monkeypatch.setattr(table, "MEMORY_MAP_BYTES", 0)
     assert isinstance(read_table(path, u="x3").x, np.memmap)
 
 
@@ -602,7 +601,7 @@ def test_facts_of_a_table_worked_out_by_hand():
     x=hnp.arrays(np.float64, st.tuples(st.integers(2, 8), st.integers(1, 5)), elements=st.integers(-1, 1).map(float))
 )
 def test_facts_agree_with_a_plain_count(monkeypatch, x):
-    monkeypatch.setattr(tables, "BLOCK_VALUES", 4)  # several blocks
+    monkeypatch.setattr(table, "BLOCK_VALUES", 4)  # several blocks
     summary, d = describe(x), x.shape[1]
     varies = [j for j in range(d) if len(set(x[:, j])) > 1]
     assert summary.constant == tuple(f"x{j}" for j in range(d) if j not in varies)
@@ -620,8 +619,8 @@ def test_columns_that_differ_in_one_late_row_are_not_duplicates():
 
 
 def test_a_large_table_is_drawn_from_and_the_summary_says_so(monkeypatch):
-    monkeypatch.setattr(summary_module, "_RANK_WORK", 100 * 8**2)
-    monkeypatch.setattr(summary_module, "_SORTED_VALUES", 200 * 9)
+    monkeypatch.setattr(inspection, "_RANK_WORK", 100 * 8**2)
+    monkeypatch.setattr(inspection, "_SORTED_VALUES", 200 * 9)
     x = np.random.default_rng(0).normal(size=(1000, 9))
     x[:, 1], x[-1, 2], x[:, 8] = x[:, 0], 0.0, 3.0
     summary = describe(Sample(x=x))
@@ -634,7 +633,7 @@ def test_a_large_table_is_drawn_from_and_the_summary_says_so(monkeypatch):
 
 
 def test_a_table_wider_than_its_drawn_rows_has_at_least_their_rank(monkeypatch):
-    monkeypatch.setattr(summary_module, "_RANK_WORK", 10**2 * 40)
+    monkeypatch.setattr(inspection, "_RANK_WORK", 10**2 * 40)
     summary = describe(np.random.default_rng(0).normal(size=(60, 40)))
     assert (summary.rank, summary.rank_rows) == (9, 10)
 

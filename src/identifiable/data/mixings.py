@@ -176,8 +176,8 @@ def tanh_mixing(n: int, d: int, *, layers: int, reuse: bool, rng: np.random.Gene
     """Well-conditioned matrices with tanh(h) + .1 h between them: the iVAE experiments' mixing.
 
     The first matrix is (n, d), the others (d, d). A matrix has entries U(-1, 1) and unit columns, and is redrawn until
-    its condition number is below the 25th percentile of 500 such matrices. With `reuse` all square layers are one matrix,
-    as in the reference code.
+    its condition number is below the 25th percentile of 500 such matrices. With `reuse` all square layers share
+    one matrix, as in the reference code.
     """
     if d < n:
         raise ValueError(f"A mixing needs at least as many columns as latents: n = {n}, d = {d}.")
