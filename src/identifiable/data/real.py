@@ -27,21 +27,26 @@ from scipy.io import loadmat
 from sklearn import datasets
 
 from identifiable.arrays import IntArray
-from identifiable.data.checksums import (
-    CIFAR,
-    CIFAR_ARCHIVE,
-    CONTENTS,
-    DOWNLOADS,
-    SACHS_EDGES,
-    SACHS_MIXED,
-    SACHS_RAW,
-)
 from identifiable.data.sample import Sample
 from identifiable.errors import DamagedFileError
 
 Folder = str | os.PathLike[str] | None
 Split = Literal["train", "test"]
 Bytes = NDArray[np.uint8]
+
+
+def _records(name: str) -> list[list[str]]:
+    """Return the words of each line of a file beside this one; lines that begin with # are comments."""
+    lines = Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()
+    return [line.split() for line in lines if not line.startswith("#")]
+
+
+DOWNLOADS = {key: (folder, checksum) for key, checksum, folder in _records("downloads.txt")}
+CONTENTS = {(key, int(length)): checksum for key, length, checksum in _records("contents.txt")}
+CIFAR_ARCHIVE = "cifar10/cifar-10-binary.tar.gz"
+SACHS_RAW = "sachs/sachs.2005.continuous.txt"
+SACHS_MIXED = "sachs/sachs.2005.continuous.discrete.experimental.mixed.maximum.2.txt"
+SACHS_EDGES = "sachs/sachs.2005.ground.truth.graph.txt"
 
 CIFAR_RECORD = 1 + 3 * 32 * 32  # bytes: the label, then the red, green and blue pixels
 SACHS_PROTEINS = ("raf", "mek", "plc", "pip2", "pip3", "erk", "akt", "pka", "pkc", "p38", "jnk")
@@ -104,7 +109,8 @@ def load_cifar10(folder: Folder = None, split: Split = "train") -> Sample:
     for name, (path, content) in _cifar_batches(names, folder).items():
         if len(content) % CIFAR_RECORD or not content:
             raise _damaged(path, f"one or more whole records of {CIFAR_RECORD} bytes", f"{len(content)} bytes")
-        content = _check_content(path, f"cifar10/{name}", content)
+        key = f"cifar10/{name}"
+        _check_content(path, content, CONTENTS.get((key, len(content))), key)
         records = np.frombuffer(content, np.uint8).reshape(-1, CIFAR_RECORD)
         _check_labels(path, records[:, 0])
         batches.append(records)
@@ -217,17 +223,11 @@ def _damaged(path: Path, expected: str, found: str) -> DamagedFileError:
     return DamagedFileError(f"{path}: expected {expected}, found {found}. {cure}")
 
 
-def _check_content(path: Path, key: str, content: bytes, *, published_only: bool = False) -> bytes:
-    """Return the content; refuse what differs from a published file of its length, or of any with `published_only`."""
-    checksum = CONTENTS.get((key, len(content)))
-    if checksum is None:
-        if published_only:
-            raise _damaged(path, f"the published {key}", f"{len(content)} bytes, another number of them")
-        return content
-    algorithm = "md5" if checksum.startswith("md5:") else "sha256"
-    found = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
-    if found != checksum.removeprefix("md5:"):
-        raise _damaged(path, f"the published {key} ({checksum})", f"as many bytes, but {algorithm} {found}")
+def _check_content(path: Path, content: bytes, checksum: str | None, key: str) -> bytes:
+    """Return the content; refuse it if it has another checksum. None accepts any."""
+    algorithm, _, digest = (checksum or "").rpartition(":")
+    if checksum and hashlib.new(algorithm or "sha256", content, usedforsecurity=False).hexdigest() != digest:
+        raise _damaged(path, f"the published {key} ({checksum})", f"{len(content)} bytes with another checksum")
     return content
 
 
@@ -247,10 +247,9 @@ def _read(path: Path) -> bytes:
 def _read_published(key: str, folder: Folder) -> bytes:
     """Return the bytes of a file that must be the published one; text may have the line ends of Windows."""
     path = _locate(key, folder)
-    content = _read(path)
-    return _check_content(
-        path, key, content.replace(b"\r\n", b"\n") if path.suffix == ".txt" else content, published_only=True
-    )
+    content = path.read_bytes()
+    content = content.replace(b"\r\n", b"\n") if path.suffix == ".txt" else content
+    return _check_content(path, content, DOWNLOADS[key][1], key)
 
 
 def _load_idx(name: str, folder: Folder, split: str) -> Sample:
@@ -275,7 +274,8 @@ def _read_idx(path: Path, key: str, n_dims: int) -> Bytes:
     if len(content) != start + math.prod(shape) or 0 in shape:
         expected = f"{start + math.prod(shape)} bytes for a non-empty array of shape {tuple(shape)}"
         raise _damaged(path, expected, f"{len(content)} bytes")
-    return np.frombuffer(_check_content(path, key, content), np.uint8, offset=start).reshape(shape)
+    _check_content(path, content, CONTENTS.get((key, len(content))), key)
+    return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
 def _cifar_batches(names: list[str], folder: Folder) -> dict[str, tuple[Path, bytes]]:
@@ -289,7 +289,7 @@ def _cifar_batches(names: list[str], folder: Folder) -> dict[str, tuple[Path, by
         if missing := [name for name in names[: len(loose)] if name not in loose]:
             raise FileNotFoundError(
                 f"Expected {', '.join(missing)} (or .gz) in {home} beside {', '.join(loose)}. Add the missing batches "
-                f"from {CIFAR}, or remove the later ones for a smaller training set."
+                f"from {DOWNLOADS[CIFAR_ARCHIVE][0]}, or remove the later ones for a smaller training set."
             )
         return {name: (path, _read(path)) for name, path in loose.items()}
     path = _locate(CIFAR_ARCHIVE, folder)
