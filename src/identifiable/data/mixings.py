@@ -1,6 +1,6 @@
-"""Mixings f: R^n -> R^d, d >= n, that know their left inverse.
+"""Mixings f: R^n -> R^d, d >= n, with a known left inverse.
 
-All are alternations of matrices and strictly increasing activations,
+All alternate matrices and strictly increasing activations,
 
     f(z) = a_L( ... a_1(z W_1) ... W_{L-1}) W_L        (rows are samples),
 
@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from identifiable.data.latents import register
+
 Matrix = NDArray[np.float64]
 
 NEWTON_STEPS = 60
@@ -22,12 +24,8 @@ NEWTON_STEPS = 60
 class Activation(nn.Module):
     """A strictly increasing function of one variable, and its inverse."""
 
-    def forward(self, h: Tensor) -> Tensor:
-        """Apply the function elementwise."""
-        raise NotImplementedError
-
     def inverse(self, y: Tensor) -> Tensor:
-        """Apply its inverse elementwise."""
+        """Apply the inverse elementwise."""
         raise NotImplementedError
 
 
@@ -111,8 +109,7 @@ class Mixing(nn.Module):
             raise ValueError(f"{len(matrices)} matrices need one activation less; got {len(activations)}.")
         self.activations = nn.ModuleList(activations)
         for i, w in enumerate(matrices):
-            self.register_buffer(f"matrix_{i}", torch.as_tensor(w, dtype=torch.float64))
-            self.register_buffer(f"left_inverse_{i}", torch.as_tensor(np.linalg.pinv(w), dtype=torch.float64))
+            register(self, **{f"matrix_{i}": w, f"left_inverse_{i}": np.linalg.pinv(w)})
 
     @property
     def matrices(self) -> list[Tensor]:
@@ -155,36 +152,41 @@ def orthogonal_mixing(
     activation: str = "leaky",
     rng: np.random.Generator,
 ) -> Mixing:
-    """Orthogonal matrices (QR of a normal matrix) with `layers - 1` activations between them: the pdGMM papers' mixing.
+    """Return orthogonal matrices (QR of a normal matrix) with activations between them: the mixing of the pdGMM papers.
 
     slopes is one slope for all layers, or (low, high) for one uniform draw per layer. For d > n the first matrix has
     orthonormal rows.
     """
-    if d < n:
-        raise ValueError(f"A mixing needs at least as many columns as latents: n = {n}, d = {d}.")
+    _check_size(n, d)
     matrices = [_orthogonal(d, rng)[:n], *(_orthogonal(d, rng) for _ in range(layers - 1))]
     low, high = slopes if isinstance(slopes, tuple) else (slopes, slopes)
-    kinds = {"leaky": Leaky, "smooth": SmoothLeaky}
-    if activation == "sigmoid":
-        return Mixing(matrices, [Sigmoid() for _ in range(layers - 1)])
-    if activation not in kinds:
+    activations: dict[str, Callable[[], Activation]] = {
+        "leaky": lambda: Leaky(float(rng.uniform(low, high))),
+        "smooth": lambda: SmoothLeaky(float(rng.uniform(low, high))),
+        "sigmoid": Sigmoid,
+    }
+    if activation not in activations:
         raise ValueError(f"activation must be 'leaky', 'smooth' or 'sigmoid'. Got {activation!r}.")
-    return Mixing(matrices, [kinds[activation](float(rng.uniform(low, high))) for _ in range(layers - 1)])
+    return Mixing(matrices, [activations[activation]() for _ in range(layers - 1)])
 
 
 def tanh_mixing(n: int, d: int, *, layers: int, reuse: bool, rng: np.random.Generator) -> Mixing:
-    """Well-conditioned matrices with tanh(h) + .1 h between them: the iVAE experiments' mixing.
+    """Return well-conditioned matrices with tanh(h) + .1 h between them: the mixing of the iVAE experiments.
 
     The first matrix is (n, d), the others (d, d). A matrix has entries U(-1, 1) and unit columns, and is redrawn until
     its condition number is below the 25th percentile of 500 such matrices. With `reuse` all square layers share
     one matrix, as in the reference code.
     """
-    if d < n:
-        raise ValueError(f"A mixing needs at least as many columns as latents: n = {n}, d = {d}.")
+    _check_size(n, d)
     square = _well_conditioned(d, d, rng)
     first = square if n == d and reuse else _well_conditioned(n, d, rng)
     others = [square if reuse else _well_conditioned(d, d, rng) for _ in range(layers - 1)]
     return Mixing([first, *others], [TanhLinear() for _ in range(layers - 1)])
+
+
+def _check_size(n: int, d: int) -> None:
+    if d < n:
+        raise ValueError(f"A mixing needs at least as many columns as latents: n = {n}, d = {d}.")
 
 
 def _orthogonal(d: int, rng: np.random.Generator) -> Matrix:
