@@ -165,6 +165,7 @@ def test_a_constant_column_beside_others_does_no_harm():
         (None, "auto", "u is needed: .*Pass u as y, the second argument"),
         (np.arange(7), "auto", "one row per row of X: X has 10, u has 7"),
         (np.ones(10), "auto", "at least two distinct values"),
+        (pd.DataFrame(index=range(10)), "auto", "no columns"),
         ([], "auto", r"shape \(N,\) or \(N, m\)\. Got \(0,\)"),
         (np.zeros((10, 2, 2)), "auto", r"Got \(10, 2, 2\)"),
         ([1.0, np.nan] * 5, "auto", "5 values of u are missing, NaN or infinite, the first in row 1"),

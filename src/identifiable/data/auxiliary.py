@@ -197,6 +197,8 @@ class Auxiliary:
 def _columns(u: Any) -> list["pd.Series[Any]"]:
     """Return the columns of u, complete, finite and named; pandas infers the types of what has none."""
     table = _frame(u)
+    if not table.shape[1]:
+        raise DataError("u has no columns. Pass at least one.")
     check_names([str(name) for name in table.columns], "u")
     columns = [table.iloc[:, i] for i in range(table.shape[1])]
     for i, column in enumerate(columns):
@@ -230,18 +232,14 @@ def _frame(u: Any) -> pd.DataFrame:
     if isinstance(u, pd.Series):
         return u.to_frame(name="u" if u.name is None else u.name)
     # A list may hold rows of text and numbers, which one array cannot; a list of tensors is an array.
-    rows = list(u) if isinstance(u, list | tuple) and len(u) and not hasattr(u[0], "detach") else _array(u)
+    is_list = isinstance(u, list | tuple) and len(u) > 0 and not hasattr(u[0], "detach")
+    rows = list(u) if is_list else to_array(u, "u")
+    if isinstance(rows, np.ndarray) and (rows.ndim not in (1, 2) or rows.size == 0):
+        raise DataError(f"u must have shape (N,) or (N, m). Got {rows.shape}.")
     table = pd.DataFrame(rows, dtype=object)
     with suppress(UnicodeEncodeError):  # text that pandas cannot store stays an object, and is refused later
         table = table.infer_objects()
     return table.set_axis(_default_names(table.shape[1]), axis=1)
-
-
-def _array(u: Any) -> NDArray[Any]:
-    array = to_array(u, "u")
-    if array.ndim not in (1, 2) or array.size == 0:
-        raise DataError(f"u must have shape (N,) or (N, m). Got {array.shape}.")
-    return array
 
 
 def _default_names(m: int) -> tuple[str, ...]:
