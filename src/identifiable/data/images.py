@@ -33,9 +33,9 @@ class BallPositions(nn.Module):
 
     means: Tensor
 
-    def __init__(self, means: NDArray[np.float64], rest: float, *, separately: bool) -> None:
+    def __init__(self, means: NDArray[np.float64], inactive_share: float, *, separately: bool) -> None:
         super().__init__()
-        self.rest, self.separately = rest, separately
+        self.inactive_share, self.separately = inactive_share, separately
         register(self, means=means)  # (balls, 2)
 
     def draw(self, rows: int, rng: torch.Generator) -> Draw:
@@ -45,7 +45,7 @@ class BallPositions(nn.Module):
         while bool((outside := (z < LOW) | (z > HIGH)).any()):
             z = torch.where(outside, means + 0.1 * normal(tuple(means.shape), means, rng), z)
         units = self.means.numel() if self.separately else len(self.means)
-        inactive = uniform((rows, units), means, rng) < self.rest
+        inactive = uniform((rows, units), means, rng) < self.inactive_share
         pattern = (inactive.long() * 2 ** torch.arange(units, device=means.device)).sum(1)
         if not self.separately:
             inactive = inactive.repeat_interleave(2, dim=1)

@@ -36,7 +36,7 @@ Bytes = NDArray[np.uint8]
 
 
 def _records(name: str) -> list[list[str]]:
-    """Return the words of each line of a file beside this one; lines that begin with # are comments."""
+    """Return the fields of each line of a file beside this one; lines that begin with # are comments."""
     lines = Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()
     return [line.split() for line in lines if not line.startswith("#")]
 
