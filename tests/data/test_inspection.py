@@ -209,7 +209,7 @@ def test_columns_that_differ_in_one_late_row_are_not_duplicates():
 
 def test_large_tables_are_subsampled(monkeypatch):
     monkeypatch.setattr(inspection, "_RANK_WORK", 100 * 8**2)
-    monkeypatch.setattr(inspection, "_SORTED_VALUES", 200 * 9)
+    monkeypatch.setattr(inspection, "_MOST_VALUES", 200 * 9)
     x = np.random.default_rng(0).normal(size=(1000, 9))
     x[:, 1], x[-1, 2], x[:, 8] = x[:, 0], 0.0, 3.0
     summary = describe(Sample(x=x))

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from identifiable.data.latents import Draw, normal, register, uniform
+from identifiable.data.latents import Buffers, Draw, normal, uniform
 from identifiable.data.sample import Sample
 from identifiable.data.simulator import Simulator
 
@@ -25,18 +25,15 @@ COLOURS = np.array(
 )
 
 
-class BallPositions(nn.Module):
+class BallPositions(Buffers):
     """Positions (x, y) of balls: N(mean, .01 I) kept inside the frame by rejection, or exactly at the mean.
 
     z has 2 columns per ball; component numbers the pattern of inactive coordinates.
     """
 
-    means: Tensor
-
     def __init__(self, means: NDArray[np.float64], inactive_share: float, *, separately: bool) -> None:
-        super().__init__()
+        super().__init__(means=means)  # (balls, 2)
         self.inactive_share, self.separately = inactive_share, separately
-        register(self, means=means)  # (balls, 2)
 
     def draw(self, rows: int, rng: torch.Generator) -> Draw:
         """Draw rows of positions (rows, 2 balls)."""
@@ -52,16 +49,14 @@ class BallPositions(nn.Module):
         return Draw(torch.where(inactive, means, z), pattern)
 
 
-class BallRenderer(nn.Module):
+class BallRenderer(Buffers):
     """Positions (N, 2 balls) to pixels (N, 64 * 64 * 3): coloured discs on white, later balls in front."""
 
-    colours: Tensor
-    grid: Tensor
-
     def __init__(self, balls: int) -> None:
-        super().__init__()
         centres = (np.arange(SIDE) + 0.5) / SIDE
-        register(self, colours=COLOURS[:balls], grid=np.stack(np.meshgrid(centres, centres)))  # (balls, 3), (2, 64, 64)
+        super().__init__(
+            colours=COLOURS[:balls], grid=np.stack(np.meshgrid(centres, centres))
+        )  # (balls, 3), (2, 64, 64)
 
     def forward(self, z: Tensor) -> Tensor:
         """Render, with an edge one pixel wide so that a small movement is visible."""

@@ -26,7 +26,7 @@ MOST_NAMES = 6  # in one sentence
 MANY_ROWS = 0.05  # share of rows with a zero or a repeated value that is reported
 WIDE_SCALES = 10  # ratio of the largest to the smallest standard deviation that is reported
 _RANK_WORK = 2e9  # multiplications spent on a rank
-_SORTED_VALUES = 10**7  # values sorted in search of repetitions
+_MOST_VALUES = 10**7  # values read for a rank, and sorted in search of repetitions
 _PASS_AS_U = "Pass it as u if it says where a row comes from."
 _NAME_IT = "Name it among the columns if it is a measurement."
 
@@ -339,7 +339,7 @@ def _compare_columns(x: FloatArray) -> _ColumnFacts:
 def _redundant(x: Array, facts: _ColumnFacts, names: Sequence[str], *, keep_categories: bool) -> dict[str, str]:
     """Return which columns are excluded since they are constant, equal to others, or categories among measurements."""
     reasons, categories = {}, {}
-    for j, (name, twin) in enumerate(zip(names, facts.twin, strict=True)):
+    for j, (name, twin) in enumerate(zip(names, facts.twin.tolist(), strict=True)):
         if not facts.varies[j]:
             reasons[name] = "constant."
         elif twin != j:
@@ -353,17 +353,17 @@ def _redundant(x: Array, facts: _ColumnFacts, names: Sequence[str], *, keep_cate
 def _summarise(x: FloatArray, names: Sequence[str], facts: _ColumnFacts) -> TableSummary:
     d, k = x.shape[1], int(facts.varies.sum())
     rng = np.random.default_rng(0)
-    rank_rows = max(_RANK_WORK / max(k, 1) ** 2, min(k, (_RANK_WORK / max(k, 1)) ** 0.5))
-    some = _random_rows(x, int(rank_rows), rng)
-    ordered = np.sort(_random_rows(x, max(LEAST_ROWS, _SORTED_VALUES // d), rng), axis=0)
+    by_work = max(_RANK_WORK / max(k, 1) ** 2, min(k, (_RANK_WORK / max(k, 1)) ** 0.5))
+    some = _random_rows(x, int(min(by_work, max(k, _MOST_VALUES // max(k, 1)))), rng)
+    ordered = np.sort(_random_rows(x, max(LEAST_ROWS, _MOST_VALUES // d), rng), axis=0)
     repeated = np.zeros(ordered.shape, dtype=bool)
     repeated[1:] = ordered[1:] == ordered[:-1]
     repeated[:-1] |= repeated[1:]
     return TableSummary(
         n_rows=len(x),
         columns=tuple(names),
-        constant=tuple(names[j] for j in np.flatnonzero(~facts.varies)),
-        duplicated=tuple((names[i], names[j]) for j, i in enumerate(facts.twin) if i != j and facts.varies[j]),
+        constant=tuple(name for name, varies in zip(names, facts.varies, strict=True) if not varies),
+        duplicated=tuple((names[i], names[j]) for j, i in enumerate(facts.twin.tolist()) if i != j and facts.varies[j]),
         rank=_rank(some, facts) if k else 0,
         rank_rows=len(some),
         zeros=tuple(facts.zeros.tolist()),
@@ -379,14 +379,11 @@ def _random_rows(x: FloatArray, rows: int, rng: np.random.Generator) -> FloatArr
 def _rank(x: FloatArray, facts: _ColumnFacts) -> int:
     """Return the rank of the centred columns, each in units of its range.
 
-    The R of the QR decomposition is updated block by block. A value |x_j| <= m_j carries a rounding of eps m_j, which
-    in these units is eps m_j / range_j: singular values (by sqrt(N)) near it are not counted.
+    A value |x_j| <= m_j carries a rounding of eps m_j, which in these units is eps m_j / range_j: singular values (by
+    sqrt(N)) near it are not counted.
     """
-    varies = facts.varies
-    span, centre = (facts.high - facts.low)[varies], x.mean(axis=0, dtype=np.float64)[varies]
-    r: Array = np.zeros((0, len(span)))
-    for _, block in float_blocks(x):
-        r = np.asarray(np.linalg.qr(np.vstack([r, (block[:, varies] - centre) / span]), mode="r"))
-    rounding = np.finfo(x.dtype).eps * np.max(np.maximum(abs(facts.low), abs(facts.high))[varies] / span)
+    low, high, values = facts.low[facts.varies], facts.high[facts.varies], x[:, facts.varies].astype(np.float64)
+    r = np.linalg.qr((values - values.mean(axis=0)) / (high - low), mode="r")
     singular = np.linalg.svd(r, compute_uv=False) / np.sqrt(len(x))
-    return int(np.sum(singular > 10 * np.sqrt(len(span)) * rounding))
+    rounding = np.finfo(x.dtype).eps * np.max(np.maximum(abs(low), abs(high)) / (high - low))
+    return int(np.sum(singular > 10 * np.sqrt(len(low)) * rounding))

@@ -27,10 +27,16 @@ class Draw:
     u: Tensor | None = None
 
 
-def register(module: nn.Module, **arrays: NDArray[Any]) -> None:
-    """Register arrays as buffers of a module: `.to(device, dtype)` moves them."""
-    for name, array in arrays.items():
-        module.register_buffer(name, torch.as_tensor(array))
+class Buffers(nn.Module):
+    """A module whose arrays, given by name, are buffers: `.to(device, dtype)` moves them."""
+
+    def __init__(self, **arrays: NDArray[Any]) -> None:
+        super().__init__()
+        for name, array in arrays.items():
+            self.register_buffer(name, torch.as_tensor(array))
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name)
 
 
 def normal(shape: tuple[int, ...], like: Tensor, rng: torch.Generator) -> Tensor:
@@ -48,21 +54,13 @@ def equal_shares(rows: int, parts: int, rng: torch.Generator, device: torch.devi
     return torch.randperm(rows, generator=rng, device=device) % parts
 
 
-class MaskedSCM(nn.Module):
+class MaskedSCM(Buffers):
     """A linear structural equation model in which only some latents are active in each row (the pdGMM paper's data).
 
     Unmasked latents are z = z A + ε, i.e. z = ε (I - A)^-1, for a weighted acyclic A. Component j keeps the latents
     with masks[j] = 1 and sets the others to their inactive values `rest`. Then every row is multiplied by `rotation`,
     or, for the components in `second`, by `second_rotation`.
     """
-
-    adjacency: Tensor
-    transfer: Tensor
-    rest: Tensor
-    rotation: Tensor
-    second_rotation: Tensor
-    masks: Tensor
-    second: Tensor
 
     def __init__(
         self,
@@ -75,11 +73,16 @@ class MaskedSCM(nn.Module):
         second: NDArray[np.bool_],
         second_rotation: NDArray[np.float64],
     ) -> None:
-        super().__init__()
+        super().__init__(
+            adjacency=adjacency,
+            transfer=np.linalg.inv(np.eye(len(adjacency)) - adjacency),
+            rest=rest,
+            masks=masks,
+            second=second,
+            rotation=rotation,
+            second_rotation=second_rotation,
+        )
         self.noise_law = noise_law
-        transfer = np.linalg.inv(np.eye(len(adjacency)) - adjacency)
-        register(self, adjacency=adjacency, transfer=transfer, rest=rest, masks=masks, second=second)
-        register(self, rotation=rotation, second_rotation=second_rotation)
 
     def draw(self, rows: int, rng: torch.Generator) -> Draw:
         """Draw rows, an equal share per component."""
@@ -117,12 +120,8 @@ class MaskedSCM(nn.Module):
         return Mixture(np.full(len(masks), 1 / len(masks)), means, factors.transpose(0, 2, 1) @ factors)
 
 
-class GaussianMixture(nn.Module):
+class GaussianMixture(Buffers):
     """Σ_j w_j N(μ_j, L_jᵀ L_j), rows z = μ_j + ε L_j; L_j may have any rank. With `observed` the component is u."""
-
-    weights: Tensor
-    means: Tensor
-    factors: Tensor
 
     def __init__(
         self,
@@ -133,9 +132,8 @@ class GaussianMixture(nn.Module):
         observed: bool = False,
         equal_shares: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(weights=weights, means=means, factors=factors)
         self.observed, self.equal_shares = observed, equal_shares
-        register(self, weights=weights, means=means, factors=factors)
 
     def draw(self, rows: int, rng: torch.Generator) -> Draw:
         """Draw rows."""

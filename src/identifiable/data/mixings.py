@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from identifiable.data.latents import register
+from identifiable.data.latents import Buffers
 
 Matrix = NDArray[np.float64]
 
@@ -47,12 +47,8 @@ class Leaky(Activation):
         return torch.minimum(y / self.slope, y)
 
 
-class SmoothLeaky(Activation):
+class SmoothLeaky(Leaky):
     """s h + (1 - s) log(1 + e^h): slope s far below zero, 1 far above, smooth between."""
-
-    def __init__(self, slope: float) -> None:
-        super().__init__()
-        self.slope = slope
 
     def forward(self, h: Tensor) -> Tensor:
         """Return s h + (1 - s) softplus(h)."""
@@ -88,7 +84,7 @@ class Sigmoid(Activation):
         return torch.logit(y)
 
 
-class Mixing(nn.Module):
+class Mixing(Buffers):
     """f(z), alternating matrices and activations; `inverse` is its left inverse, exact where f is.
 
     Examples
@@ -101,15 +97,14 @@ class Mixing(nn.Module):
     (torch.Size([5, 3]), True)
     """
 
-    left_inverse_0: Tensor
-
     def __init__(self, matrices: Sequence[Matrix], activations: Sequence[Activation]) -> None:
-        super().__init__()
         if len(matrices) != len(activations) + 1:
             raise ValueError(f"{len(matrices)} matrices need one activation less; got {len(activations)}.")
+        super().__init__(
+            **{f"matrix_{i}": w for i, w in enumerate(matrices)},
+            **{f"left_inverse_{i}": np.linalg.pinv(w) for i, w in enumerate(matrices)},
+        )
         self.activations = nn.ModuleList(activations)
-        for i, w in enumerate(matrices):
-            register(self, **{f"matrix_{i}": w, f"left_inverse_{i}": np.linalg.pinv(w)})
 
     @property
     def matrices(self) -> list[Tensor]:

@@ -55,7 +55,8 @@ class Sample:
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> "Sample":
         """Return the sub-sample of these rows."""
-        return replace(self, **{name: values[rows] for name, values in self._arrays()})
+        kept: dict[str, Any] = {name: values[rows] for name, values in self._arrays()}
+        return replace(self, **kept)
 
     def __repr__(self) -> str:
         return f"Sample({', '.join(f'{name}={values.shape}' for name, values in self._arrays())})"

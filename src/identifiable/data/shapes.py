@@ -3,22 +3,18 @@
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from identifiable.data.latents import Draw, equal_shares, normal, register, uniform
+from identifiable.data.latents import Buffers, Draw, equal_shares, normal, uniform
 from identifiable.data.sample import Sample
 from identifiable.data.simulator import Simulator
 
 
-class Pinwheel(torch.nn.Module):
+class Pinwheel(Buffers):
     """Arms of a pinwheel in the plane (Johnson et al. 2016)."""
 
-    spread: Tensor
-
     def __init__(self, arms: int, radial: float, tangential: float, rate: float) -> None:
-        super().__init__()
+        super().__init__(spread=np.array([radial, tangential]))
         self.arms, self.rate = arms, rate
-        register(self, spread=np.array([radial, tangential]))
 
     def draw(self, rows: int, rng: torch.Generator) -> Draw:
         """Draw rows, an equal share per arm."""
@@ -30,16 +26,12 @@ class Pinwheel(torch.nn.Module):
         return Draw(torch.stack([radius * c - across * s, radius * s + across * c], dim=1), arm)
 
 
-class Parallelograms(torch.nn.Module):
+class Parallelograms(Buffers):
     """Uniform draws from parallelograms o + a p + b q with a, b ~ U(0, 1), and Gaussian noise."""
 
-    corners: Tensor
-    edges: Tensor
-
     def __init__(self, corners: NDArray[np.float64], edges: NDArray[np.float64], noise: float) -> None:
-        super().__init__()
+        super().__init__(corners=corners, edges=edges)  # (J, d) and (J, 2, d)
         self.noise = noise
-        register(self, corners=corners, edges=edges)  # (J, d) and (J, 2, d)
 
     def draw(self, rows: int, rng: torch.Generator) -> Draw:
         """Draw rows, an equal share per parallelogram."""

@@ -7,6 +7,7 @@ returns fresh rows of the same distribution, `sample.source.stream(...)` an endl
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,24 +35,11 @@ class Difficulty:
     columns: int = 1
     noise: float = 0.0
 
-    def mixing(
-        self,
-        n: int,
-        d: int | None,
-        layers: int | None,
-        slopes: float | tuple[float, float] | None,
-        rng: np.random.Generator,
-        activation: str = "leaky",
-    ) -> Mixing:
-        """Return a random mixing of n latents; what is None is set by the difficulty."""
-        return orthogonal_mixing(
-            n,
-            self.columns * n if d is None else d,
-            layers=self.layers if layers is None else layers,
-            slopes=self.slopes if slopes is None else slopes,
-            activation=activation,
-            rng=rng,
-        )
+    def mixing(self, n: int, d: int | None, rng: np.random.Generator, **options: Any) -> Mixing:
+        """Return a random `orthogonal_mixing` of n latents; what is None is set by the difficulty."""
+        given = {name: value for name, value in options.items() if value is not None}
+        options = {"layers": self.layers, "slopes": self.slopes} | given
+        return orthogonal_mixing(n, self.columns * n if d is None else d, rng=rng, **options)
 
 
 # The four mixings of every recovery table. "published" is nearly linear; see docs/data.md.
@@ -128,7 +116,7 @@ def make_pdgmm(
         sizes = [1] * n if blocks is None else blocks
         n = sum(sizes)
         latents = _masked_scm(sizes, k, rho, delta, theta, noise_law, second_basis, rng)
-    mixing = level.mixing(n, d, layers, slopes, rng, activation)
+    mixing = level.mixing(n, d, rng, layers=layers, slopes=slopes, activation=activation)
     relative = level.noise if noise is None else noise
     return _with_noise(latents, mixing, relative, random_state).sample(n_samples, random_state)
 
@@ -245,7 +233,7 @@ def make_gmm(
         scales[:, i] = rng.uniform(0.3, 1.5, size=shape)[at]
     factors = scales if factorial else scales[:, :, None] * np.stack([_rotation(n, rng) for _ in joint])
     latents = GaussianMixture(rng.dirichlet(np.full(len(joint), 5.0)), means, factors)
-    mixing = level.mixing(n, d, layers, slopes, rng)
+    mixing = level.mixing(n, d, rng, layers=layers, slopes=slopes)
     return _with_noise(latents, mixing, level.noise, random_state).sample(n_samples, random_state)
 
 

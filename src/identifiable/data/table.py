@@ -335,7 +335,7 @@ def gaps(x: FloatArray, names: Sequence[str], first: int = 0) -> dict[str, Fault
     cures = {"missing": "Drop these rows or fill the values in.", "infinite": "A division by 0? Drop these rows."}
     faults: dict[str, Fault] = {}
     for (kind, cure), counts, rows in zip(cures.items(), count, where, strict=True):
-        for j in np.flatnonzero(counts):
+        for j in np.flatnonzero(counts).tolist():
             found = f"{counts[j]} {kind} value{'s' * int(counts[j] > 1)}, first in row {rows[j]}."
             found = f"{faults[names[j]]} {found}" if names[j] in faults else found
             faults[names[j]] = Fault(found, cure)
