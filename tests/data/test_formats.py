@@ -180,6 +180,25 @@ BAD_FILES = {
 }
 
 
+BAD_ARRAYS = {
+    "1-D": (np.zeros(5), r"Got 1-D, shape \(5,\): x.reshape\(-1, 1\)"),
+    "series": (NUMBERS["a"], r"Got 1-D"),
+    "4-D": (np.zeros((2, 3, 4, 7)), r"Got 4-D, shape \(2, 3, 4, 7\): x.reshape\(len\(x\), -1\)"),
+    "complex": (np.zeros((3, 2), dtype=complex), r"Got complex128 dtype.*imaginary"),
+    "object": (np.array([[1, None]], dtype=object), r"Got object dtype.*dtype=float"),
+    "strings": ([["a", "b"], ["c", "d"]], r"Got <U1 dtype"),
+    "dict": ({"a": [1, 2]}, r"Got object dtype"),
+    "ragged list": ([[1, 2], [3]], r"all rows of one length"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ARRAYS)
+def test_arrays_that_are_no_tables_are_refused(case):
+    source, words = BAD_ARRAYS[case]
+    with pytest.raises(DataError, match=words):
+        read_table(source)
+
+
 @pytest.mark.parametrize("name", BAD_FILES)
 def test_a_file_that_cannot_be_used_is_refused_by_name(tmp_path, name):
     content, error, words = BAD_FILES[name]

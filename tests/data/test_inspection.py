@@ -208,8 +208,8 @@ def test_columns_that_differ_in_one_late_row_are_not_duplicates():
 
 
 def test_large_tables_are_subsampled(monkeypatch):
-    monkeypatch.setattr(inspection, "_RANK_WORK", 100 * 8**2)
-    monkeypatch.setattr(inspection, "_MOST_VALUES", 200 * 9)
+    monkeypatch.setattr(inspection, "RANK_WORK", 100 * 8**2)
+    monkeypatch.setattr(inspection, "MOST_VALUES", 200 * 9)
     x = np.random.default_rng(0).normal(size=(1000, 9))
     x[:, 1], x[-1, 2], x[:, 8] = x[:, 0], 0.0, 3.0
     summary = describe(Sample(x=x))
@@ -222,7 +222,7 @@ def test_large_tables_are_subsampled(monkeypatch):
 
 
 def test_rank_of_a_wide_table_is_a_lower_bound(monkeypatch):
-    monkeypatch.setattr(inspection, "_RANK_WORK", 10**2 * 40)
+    monkeypatch.setattr(inspection, "RANK_WORK", 10**2 * 40)
     summary = describe(np.random.default_rng(0).normal(size=(60, 40)))
     assert (summary.rank, summary.rank_rows) == (9, 10)
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from identifiable.data import make_pdgmm
-from identifiable.data.latents import all_planes_rotation, random_dag, random_masks
+from identifiable.data.latents import all_planes_rotation, normal, random_dag, random_masks, uniform
 from identifiable.metrics import mcc
 
 
@@ -87,3 +87,17 @@ def test_noise_has_its_mean_and_variance():
 def test_only_gaussian_noise_has_a_mixture():
     with pytest.raises(ValueError, match="With gumbel noise the latents are not a Gaussian mixture"):
         make_pdgmm(10, noise_law="gumbel").source.latents.mixture()
+
+
+def test_unmasked_latents_are_all_active():
+    unmasked = make_pdgmm(2, n=4).source.latents.unmasked()
+    assert unmasked.masks.all()
+    assert len(unmasked.mixture().weights) == 1
+
+
+@pytest.mark.parametrize(("draw", "mean", "sd"), [(normal, 0, 1), (uniform, 0.5, 12**-0.5)])
+def test_draws_have_their_moments_and_the_precision_that_is_asked_for(draw, mean, sd):
+    values = draw((100, 1000), torch.ones(1, dtype=torch.float64), torch.Generator().manual_seed(0))
+    assert values.dtype == torch.float64
+    assert values.mean().item() == pytest.approx(mean, abs=0.02)
+    assert values.std().item() == pytest.approx(sd, rel=0.02)

@@ -67,13 +67,13 @@ def table(header, rows):
 
 def sachs_tables(cells=CELLS, conditions=CONDITIONS):
     given = [
-        [str(int(name in real.SACHS_CONDITIONS[u].split("+"))) for name in real._SACHS_REAGENTS] for u in conditions
+        [str(int(name in real.SACHS_CONDITIONS[u].split("+"))) for name in real.SACHS_REAGENTS] for u in conditions
     ]
     raw = [[f"{value:.4f}" for value in row] for row in cells]
     logs = [[f"{np.log(value + 10):.4f}" for value in row] for row in cells]
     mixed = [a + b for a, b in zip(logs, given, strict=True)]
     header = list(real.SACHS_PROTEINS)
-    return {real.SACHS_RAW: table(header, raw), real.SACHS_MIXED: table(header + list(real._SACHS_REAGENTS), mixed)}
+    return {real.SACHS_RAW: table(header, raw), real.SACHS_MIXED: table(header + list(real.SACHS_REAGENTS), mixed)}
 
 
 def graph_text(edges=EDGES):
@@ -486,16 +486,8 @@ def digest(pixels):
 @pytest.mark.parametrize(
     ("split", "counts", "pixels"),
     [
-        (
-            "train",
-            [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
-            "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
-        ),
-        (
-            "test",
-            [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009],
-            "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
-        ),
+        ("train", [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949], "741c988805d008ac6e4c904b69001ba1"),
+        ("test", [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009], "6d87418db22cc8025d05968bec9bd5c3"),
     ],
 )
 def test_mnist_is_mnist(split, counts, pixels):
@@ -503,7 +495,7 @@ def test_mnist_is_mnist(split, counts, pixels):
     assert loaded.x.shape == (sum(counts), 784)
     assert loaded.image_shape == (28, 28)
     assert np.bincount(loaded.u).tolist() == counts
-    assert digest(loaded.x) == pixels
+    assert digest(loaded.x).startswith(pixels)
 
 
 @needs_shared
@@ -548,31 +540,25 @@ def test_the_environment_variable_may_name_files_that_are_already_there(monkeypa
     assert len(real.load_sachs()) == 7466
 
 
-MNIST_TEST = partial(real.load_mnist, split="test")
-CIFAR_TEST = partial(real.load_cifar10, split="test")
-# loader, the file to change, the file it needs beside it
-REAL_FILES = [
-    (real.load_mnist, "mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz"),
-    (real.load_mnist, "mnist/train-labels-idx1-ubyte.gz", "mnist/train-images-idx3-ubyte.gz"),
-    (MNIST_TEST, "mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz"),
-    (MNIST_TEST, "mnist/t10k-labels-idx1-ubyte.gz", "mnist/t10k-images-idx3-ubyte.gz"),
-    (real.load_cifar10, "cifar10/data_batch_1.bin.gz", None),
-    (CIFAR_TEST, "cifar10/test_batch.bin.gz", None),
-    (real.load_sachs, real.SACHS_RAW, real.SACHS_MIXED),
-    (real.load_sachs, real.SACHS_MIXED, real.SACHS_RAW),
-    (real.sachs_graph, real.SACHS_EDGES, None),
-]
-CASES = [(*row, unpack) for row in REAL_FILES for unpack in ((False, True) if row[1].endswith(".gz") else (False,))]
-
-
 @needs_shared
-@pytest.mark.parametrize(("loader", "key", "companion", "unpack"), CASES)
-def test_a_changed_bit_in_a_real_file_is_refused(loader, key, companion, unpack, tmp_path):
-    content, path = (SHARED / key).read_bytes(), tmp_path / Path(key).name
-    if unpack:
+@pytest.mark.parametrize(
+    ("loader", "keys"),
+    [
+        (real.load_mnist, ["mnist/train-labels-idx1-ubyte.gz", "mnist/train-images-idx3-ubyte.gz"]),
+        (partial(real.load_cifar10, split="test"), ["cifar10/test_batch.bin.gz"]),
+        (real.load_sachs, [real.SACHS_RAW, real.SACHS_MIXED]),
+        (real.sachs_graph, [real.SACHS_EDGES]),
+    ],
+)
+@pytest.mark.parametrize("unpack", [True, False])
+def test_a_changed_bit_in_a_real_file_is_refused(loader, keys, unpack, tmp_path):
+    paths = [tmp_path / Path(key).name for key in keys]
+    for path, key in zip(paths, keys, strict=True):
+        path.symlink_to(SHARED / key)
+    content, path = paths[0].read_bytes(), paths[0]
+    path.unlink()
+    if unpack and path.suffix == ".gz":
         content, path = gzip.decompress(content), path.with_suffix("")
-    if companion:
-        (tmp_path / Path(companion).name).symlink_to(SHARED / companion)
     rng = np.random.default_rng(4)
     changed = bytearray(content)
     # Not in gzip's header, whose date and name carry no data, nor in the last bits before its trailer.

@@ -25,8 +25,8 @@ SKEWED = 2.0  # skewness of a positive column above which its logarithm is used
 MOST_NAMES = 6  # in one sentence
 MANY_ROWS = 0.05  # share of rows with a zero or a repeated value that is reported
 WIDE_SCALES = 10  # ratio of the largest to the smallest standard deviation that is reported
-_RANK_WORK = 2e9  # multiplications spent on a rank
-_MOST_VALUES = 10**7  # values read for a rank, and sorted in search of repetitions
+RANK_WORK = 2e9  # multiplications spent on a rank
+MOST_VALUES = 10**7  # values read for a rank, and sorted in search of repetitions
 _PASS_AS_U = "Pass it as u if it says where a row comes from."
 _NAME_IT = "Name it among the columns if it is a measurement."
 
@@ -353,9 +353,9 @@ def _redundant(x: Array, facts: _ColumnFacts, names: Sequence[str], *, keep_cate
 def _summarise(x: FloatArray, names: Sequence[str], facts: _ColumnFacts) -> TableSummary:
     d, k = x.shape[1], int(facts.varies.sum())
     rng = np.random.default_rng(0)
-    by_work = max(_RANK_WORK / max(k, 1) ** 2, min(k, (_RANK_WORK / max(k, 1)) ** 0.5))
-    some = _random_rows(x, int(min(by_work, max(k, _MOST_VALUES // max(k, 1)))), rng)
-    ordered = np.sort(_random_rows(x, max(LEAST_ROWS, _MOST_VALUES // d), rng), axis=0)
+    by_work = max(RANK_WORK / max(k, 1) ** 2, min(k, (RANK_WORK / max(k, 1)) ** 0.5))
+    some = _random_rows(x, int(min(by_work, max(k, MOST_VALUES // max(k, 1)))), rng)
+    ordered = np.sort(_random_rows(x, max(LEAST_ROWS, MOST_VALUES // d), rng), axis=0)
     repeated = np.zeros(ordered.shape, dtype=bool)
     repeated[1:] = ordered[1:] == ordered[:-1]
     repeated[:-1] |= repeated[1:]

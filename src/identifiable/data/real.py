@@ -50,9 +50,9 @@ SACHS_EDGES = "sachs/sachs.2005.ground.truth.graph.txt"
 
 CIFAR_RECORD = 1 + 3 * 32 * 32  # bytes: the label, then the red, green and blue pixels
 SACHS_PROTEINS = ("raf", "mek", "plc", "pip2", "pip3", "erk", "akt", "pka", "pkc", "p38", "jnk")
-_SACHS_REAGENTS = ("cd3_cd28", "icam2", "aktinhib", "g0076", "psitect", "u0126", "ly", "pma", "b2camp")
+SACHS_REAGENTS = ("cd3_cd28", "icam2", "aktinhib", "g0076", "psitect", "u0126", "ly", "pma", "b2camp")
 # Six reagents were given in addition to anti-CD3/CD28, two without it: SACHS_CONDITIONS[u] is what the cell was given.
-SACHS_CONDITIONS = ("cd3_cd28", *(f"cd3_cd28+{name}" for name in _SACHS_REAGENTS[1:7]), "pma", "b2camp")
+SACHS_CONDITIONS = ("cd3_cd28", *(f"cd3_cd28+{name}" for name in SACHS_REAGENTS[1:7]), "pma", "b2camp")
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +142,7 @@ def load_sachs(folder: Folder = None, *, log: bool = False) -> Sample:
         for key in (SACHS_RAW, SACHS_MIXED)  # (N, 11) and (N, 20), the same cells
     )
     # The nine indicator columns as each condition sets them, (9, 9).
-    patterns = np.array([[name in condition.split("+") for name in _SACHS_REAGENTS] for condition in SACHS_CONDITIONS])
+    patterns = np.array([[name in condition.split("+") for name in SACHS_REAGENTS] for condition in SACHS_CONDITIONS])
     matches = (mixed[:, None, len(SACHS_PROTEINS) :] == patterns).all(axis=2)  # (N, 9)
     return Sample(x=np.log(raw + 10) if log else raw, u=matches.argmax(axis=1), columns=SACHS_PROTEINS)
 
