@@ -21,7 +21,7 @@ from identifiable.data.formats import check_names, is_broken, to_array
 from identifiable.errors import DataError, join_few
 
 KINDS = ("auto", "categorical", "continuous")
-REPEATS = 5  # rows per distinct value from which whole numbers count as names of categories
+REPEATS = 5  # rows per distinct value from which whole numbers count as categories
 MOST_GROUPS, ROWS_PER_GROUP = 40, 100  # of continuous columns, unless the number of groups is given
 
 _Floats = NDArray[np.float64]
@@ -73,11 +73,11 @@ class Auxiliary:
         ----------
         u : array, list, Series or DataFrame; columns may be of different types. Dates count as seconds.
         rows : N.
-        u_types : "categorical", "continuous" or "auto", for all columns or one per column. "auto": text, objects and
-            truth values are categorical; whole numbers, of whatever type, are when they have at most N / 5 distinct
-            values; all others are continuous.
-        n_groups : number of groups of the continuous columns, at least 2; None: one per 100 rows, 2 to 40. Shared out
-            among the combinations of the categorical columns by their rows, at least one for each.
+        u_types : str or list of str, default="auto". "categorical", "continuous" or "auto", for all columns or one per
+            column. "auto" makes text, objects and truth values categorical, and whole numbers of any type with at most
+            N / 5 distinct values; all others are continuous.
+        n_groups : int or None, default=None. Number of groups of the continuous columns, at least 2; None uses one per
+            100 rows, 2 to 40. Each combination of the categorical columns gets a share by its rows, at least one group.
         """
         if not (n_groups is None or is_integer(n_groups, 2)):
             raise ValueError(f"n_groups must be an integer >= 2 or None. Got {n_groups!r}.")
@@ -86,7 +86,7 @@ class Auxiliary:
             raise DataError(f"u must have one row per row of X: X has {rows}, u has {len(table[0])}.")
         if all(column.nunique() < 2 for column in table):
             raise DataError(
-                "u must have at least two distinct values: one value for all rows tells nothing of latents."
+                "u must have at least two distinct values: one value for all rows says nothing about latents."
             )
         kinds = _kinds(table, u_types)
         categories = tuple(
