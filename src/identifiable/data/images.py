@@ -2,9 +2,9 @@
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from identifiable.arrays import Array
 from identifiable.data.latents import Buffers, Draw, normal, uniform
 from identifiable.data.sample import Sample
 from identifiable.data.simulator import Simulator
@@ -31,7 +31,7 @@ class BallPositions(Buffers):
     z has 2 columns per ball; component numbers the pattern of inactive coordinates.
     """
 
-    def __init__(self, means: NDArray[np.float64], inactive_share: float, *, separately: bool) -> None:
+    def __init__(self, means: Array, inactive_share: float, *, separately: bool) -> None:
         super().__init__(means=means)  # (balls, 2)
         self.inactive_share, self.separately = inactive_share, separately
 

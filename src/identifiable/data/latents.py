@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from identifiable.arrays import Array, BoolArray
 from identifiable.distributions.mixture import Mixture
 
 PILOT_ROWS = 5000  # unmasked samples that fix the value of an inactive latent
@@ -64,14 +65,14 @@ class MaskedSCM(Buffers):
 
     def __init__(
         self,
-        adjacency: NDArray[np.float64],
-        masks: NDArray[np.bool_],
+        adjacency: Array,
+        masks: BoolArray,
         *,
-        rest: NDArray[np.float64],
+        rest: Array,
         noise_law: str,
-        rotation: NDArray[np.float64],
-        second: NDArray[np.bool_],
-        second_rotation: NDArray[np.float64],
+        rotation: Array,
+        second: BoolArray,
+        second_rotation: Array,
     ) -> None:
         super().__init__(
             adjacency=adjacency,
@@ -124,13 +125,7 @@ class GaussianMixture(Buffers):
     """Σ_j w_j N(μ_j, L_jᵀ L_j), rows z = μ_j + ε L_j; L_j may have any rank. With `observed` the component is u."""
 
     def __init__(
-        self,
-        weights: NDArray[np.float64],
-        means: NDArray[np.float64],
-        factors: NDArray[np.float64],
-        *,
-        observed: bool = False,
-        equal_shares: bool = False,
+        self, weights: Array, means: Array, factors: Array, *, observed: bool = False, equal_shares: bool = False
     ) -> None:
         super().__init__(weights=weights, means=means, factors=factors)
         self.observed, self.equal_shares = observed, equal_shares
@@ -160,7 +155,7 @@ class GaussianMixture(Buffers):
         return Mixture(weights, means, factors.transpose(0, 2, 1) @ factors)
 
 
-def random_dag(n: int, edges: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def random_dag(n: int, edges: int, rng: np.random.Generator) -> Array:
     """Return weights (n, n), A[i, j] for i -> j, of a random acyclic graph with exactly `edges` edges.
 
     If n nodes cannot have that many, the graph is complete. Weights are uniform on ±[.2, 1]; the order of the nodes is
@@ -175,13 +170,13 @@ def random_dag(n: int, edges: int, rng: np.random.Generator) -> NDArray[np.float
     return a[np.ix_(order, order)]
 
 
-def random_masks(units: int, active: int, draws: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+def random_masks(units: int, active: int, draws: int, rng: np.random.Generator) -> BoolArray:
     """Return the distinct rows (J, units), J <= draws, among `draws` random ones with exactly `active` ones each."""
     order = rng.random((draws, units)).argsort(axis=1)
     return np.unique(order < active, axis=0)
 
 
-def all_planes_rotation(n: int, degrees: float) -> NDArray[np.float64]:
+def all_planes_rotation(n: int, degrees: float) -> Array:
     """Return the product R (n, n) of rotations by one angle in every coordinate plane i < j; rows rotate as z R.
 
     The planes are in the order (0, 1), (0, 2), ..., and each multiplies from the left, R <- G_ij R, as published.

@@ -11,12 +11,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from identifiable.arrays import Array
 from identifiable.data.latents import Buffers
-
-Matrix = NDArray[np.float64]
 
 NEWTON_STEPS = 60
 
@@ -97,7 +95,7 @@ class Mixing(Buffers):
     (torch.Size([5, 3]), True)
     """
 
-    def __init__(self, matrices: Sequence[Matrix], activations: Sequence[Activation]) -> None:
+    def __init__(self, matrices: Sequence[Array], activations: Sequence[Activation]) -> None:
         if len(matrices) != len(activations) + 1:
             raise ValueError(f"{len(matrices)} matrices need one activation less; got {len(activations)}.")
         super().__init__(
@@ -184,13 +182,13 @@ def _check_size(n: int, d: int) -> None:
         raise ValueError(f"A mixing needs at least as many columns as latents: n = {n}, d = {d}.")
 
 
-def _orthogonal(d: int, rng: np.random.Generator) -> Matrix:
+def _orthogonal(d: int, rng: np.random.Generator) -> Array:
     q, r = np.linalg.qr(rng.normal(size=(d, d)))
     return q * np.sign(np.diag(r))  # the sign makes it uniform on the orthogonal group
 
 
-def _well_conditioned(n: int, d: int, rng: np.random.Generator) -> Matrix:
-    def draw(count: int) -> Matrix:
+def _well_conditioned(n: int, d: int, rng: np.random.Generator) -> Array:
+    def draw(count: int) -> Array:
         w = rng.uniform(-1, 1, size=(count, n, d))
         w /= np.linalg.norm(w, axis=1, keepdims=True)
         return w

@@ -2,8 +2,8 @@
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from identifiable.arrays import Array
 from identifiable.data.latents import Buffers, Draw, equal_shares, normal, uniform
 from identifiable.data.sample import Sample
 from identifiable.data.simulator import Simulator
@@ -29,7 +29,7 @@ class Pinwheel(Buffers):
 class Parallelograms(Buffers):
     """Uniform draws from parallelograms o + a p + b q with a, b ~ U(0, 1), and Gaussian noise."""
 
-    def __init__(self, corners: NDArray[np.float64], edges: NDArray[np.float64], noise: float) -> None:
+    def __init__(self, corners: Array, edges: Array, noise: float) -> None:
         super().__init__(corners=corners, edges=edges)  # (J, d) and (J, 2, d)
         self.noise = noise
 

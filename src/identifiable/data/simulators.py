@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from identifiable.arrays import Array
 from identifiable.data.latents import (
     PILOT_ROWS,
     GaussianMixture,
@@ -295,7 +295,7 @@ def _example(name: str, n: int) -> GaussianMixture:
     return GaussianMixture(weights, distances[:, None] * directions, factors[:, None, :], equal_shares=True)
 
 
-def _segments(means: NDArray[np.float64], scales: NDArray[np.float64]) -> GaussianMixture:
+def _segments(means: Array, scales: Array) -> GaussianMixture:
     weights = np.full(len(means), 1 / len(means))
     return GaussianMixture(weights, means, scales, observed=True, equal_shares=True)
 
@@ -309,5 +309,5 @@ def _with_noise(
     return Simulator(latents, mixing, noise=absolute, bernoulli=bernoulli, seed=seed)
 
 
-def _rotation(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def _rotation(n: int, rng: np.random.Generator) -> Array:
     return np.linalg.qr(rng.normal(size=(n, n)))[0]
