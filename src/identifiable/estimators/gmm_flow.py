@@ -29,7 +29,7 @@ from identifiable.errors import DataError, RecoveryWarning
 from identifiable.estimators.base import LatentModel, resolve_device
 from identifiable.estimators.factorial_unmixing import FactorialUnmixing
 from identifiable.estimators.sparse_unmixing import Reduction, one_thread
-from identifiable.flows.flows import AutoregressiveFlow, SmoothLeakyFlow, SoftplusFlow
+from identifiable.flows import AutoregressiveFlow, SmoothLeakyFlow, SoftplusFlow
 from identifiable.nets import as_tensor, in_precision_of, select_member
 from identifiable.priors.mixture import MixtureBase, of_size
 from identifiable.theory import Certificate, Structure, full_rank, structure_of

@@ -32,7 +32,7 @@ from identifiable.errors import DataError
 from identifiable.estimators.base import resolve_device
 from identifiable.estimators.given_u import GivenU, PriorGivenU, rows_of
 from identifiable.estimators.sparse_unmixing import Reduction, one_thread
-from identifiable.flows.flows import SoftplusFlow
+from identifiable.flows import SoftplusFlow
 from identifiable.nets import as_tensor, in_precision_of, select_member
 from identifiable.theory import Certificate
 from identifiable.training import Anneal, Batch, History, Plan, Step, minimise

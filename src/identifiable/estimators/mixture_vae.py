@@ -38,7 +38,7 @@ from identifiable.errors import DataError, RecoveryWarning
 from identifiable.estimators.autoencoder import Autoencoder, Likelihood, Posterior
 from identifiable.estimators.gmm_flow import DEPTH, FLATTEST, ROWS_PER_COMPONENT, GMMFlow
 from identifiable.estimators.variational import BLOCK, VariationalAutoencoder, _blocks
-from identifiable.flows.flows import SmoothLeakyFlow
+from identifiable.flows import SmoothLeakyFlow
 from identifiable.nets import Architecture, select_members
 from identifiable.priors.mixture import MixtureBase
 from identifiable.theory import Certificate, Decoder, full_rank

@@ -53,7 +53,7 @@ from identifiable.estimators.pdgmm.training import (
     steps_for,
 )
 from identifiable.estimators.sparse_unmixing import Masks, Reduction, SparseUnmixing, pattern_mixture
-from identifiable.flows.flows import SmoothLeakyFlow
+from identifiable.flows import SmoothLeakyFlow
 from identifiable.nets import in_precision_of, select_member
 from identifiable.priors.masked import FullGaussians, MaskedGaussians
 from identifiable.theory import Certificate

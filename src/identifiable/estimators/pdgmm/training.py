@@ -24,7 +24,7 @@ from identifiable.algorithms.noisy import Refined, refine_under_noise, spikes
 from identifiable.algorithms.spike_slab import WIDE, repair, slabs
 from identifiable.arrays import Array
 from identifiable.estimators.sparse_unmixing import one_thread
-from identifiable.flows.flows import SmoothLeakyFlow
+from identifiable.flows import SmoothLeakyFlow
 from identifiable.priors.masked import (
     RIDGE,
     FullGaussians,
