@@ -31,7 +31,7 @@ from identifiable.estimators.factorial_unmixing import FactorialUnmixing
 from identifiable.estimators.sparse_unmixing import Reduction, one_thread
 from identifiable.flows import AutoregressiveFlow, SmoothLeakyFlow, SoftplusFlow
 from identifiable.nets import as_tensor, in_precision_of, select_member
-from identifiable.priors.mixture import MixtureBase, of_size
+from identifiable.priors.mixture import MixtureBase, split_components
 from identifiable.theory import Certificate, Structure, full_rank, structure_of
 from identifiable.training import Anneal, Batch, History, Plan, Step, minimise
 
@@ -277,7 +277,7 @@ class GMMFlow(LatentModel):
             found = [_factorial(t, K, seed + self.n_restarts + r) for r, t in enumerate(latents)]
             W = torch.as_tensor(np.stack([one.W.T for one in found]), dtype=torch.float32, device=device)
             flow.then(W, torch.zeros(self.n_restarts, n, device=device))
-            model.base = MixtureBase.of([of_size(one.mixture, K) for one in found], diagonal=True).to(device)
+            model.base = MixtureBase.of([split_components(one.mixture, K) for one in found], diagonal=True).to(device)
             sharp = (BETA[1], BETA[1]) if self.full_covariance_steps else BETA
             self._minimise(model, rows, held, self.max_steps, seed + 1, sharp)
         self._standardise(model, rows)

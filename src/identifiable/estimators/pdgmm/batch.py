@@ -30,7 +30,8 @@ from identifiable.estimators.pdgmm.training import (
 )
 from identifiable.metrics import r2
 from identifiable.nets import select_members
-from identifiable.priors.masked import FullGaussians, ShapedSlabs, SpikeAndSlab
+from identifiable.priors.masked import FullGaussians
+from identifiable.priors.spike_slab import ShapedSlabs, SpikeAndSlab
 from identifiable.training import History
 
 SHARE_A = 0.12  # of the steps that belong to stage A

@@ -25,14 +25,8 @@ from identifiable.algorithms.spike_slab import WIDE, repair, slabs
 from identifiable.arrays import Array
 from identifiable.estimators.sparse_unmixing import one_thread
 from identifiable.flows import SmoothLeakyFlow
-from identifiable.priors.masked import (
-    RIDGE,
-    FullGaussians,
-    MaskedGaussians,
-    ShapedSlabs,
-    SpikeAndSlab,
-    mine_masks,
-)
+from identifiable.priors.masked import RIDGE, FullGaussians, MaskedGaussians, mine_masks
+from identifiable.priors.spike_slab import ShapedSlabs, SpikeAndSlab
 from identifiable.training import Anneal, Batch, Data, History, Plan, Step, minimise
 
 WIDTHS_A = WIDE, 0.1  # e at the start and the end of stage A, in sd of an active latent
