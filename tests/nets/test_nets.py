@@ -195,3 +195,13 @@ def test_a_constant_output_is_centred_and_left():
 def test_calibrate_without_data_says_so():
     with pytest.raises(ValueError, match="at least one batch"):
         calibrate(Standardise(1, 2), lambda: [])
+
+
+def test_no_copy_is_made_at_equal_precision():
+    single = nn.Sequential(MLP(2, (3, 2)), Standardise(2, 2))
+    x = torch.zeros(1)
+    assert in_precision_of(single, x.numpy()) is single
+    double = in_precision_of(single, x.double().numpy())
+    assert double is not single
+    assert in_precision_of(double, x.double().numpy()) is double
+    assert [next(net.parameters()).dtype for net in (single, double)] == [torch.float32, torch.float64]

@@ -274,8 +274,10 @@ def join_members(modules: Sequence[M]) -> M:
 
 
 def in_precision_of(module: M, rows: NDArray[Any]) -> M:
-    """Return a copy of module in the precision of rows: float64 in, float64 all the way."""
-    return copy.deepcopy(module).to(torch.float64 if rows.dtype == np.float64 else torch.float32)
+    """Return module in the precision of rows, float64 or float32: itself if it is in this precision, or else a copy."""
+    dtype = torch.float64 if rows.dtype == np.float64 else torch.float32
+    floating = (t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point())
+    return module if all(t.dtype == dtype for t in floating) else copy.deepcopy(module).to(dtype)
 
 
 def as_tensor(rows: NDArray[Any], device: torch.device, dtype: Any = np.float32) -> Tensor:
