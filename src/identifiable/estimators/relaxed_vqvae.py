@@ -44,7 +44,7 @@ from identifiable.estimators.autoencoder import Likelihood
 from identifiable.estimators.variational import VariationalAutoencoder, _blocks
 from identifiable.metrics import agreement, mcc
 from identifiable.nets import Architecture, BatchNorm, Conv, ConvTranspose
-from identifiable.nets.architectures import _ImageNet
+from identifiable.nets.architectures import ImageArchitecture
 from identifiable.nets.images import Shape, to_maps, to_rows
 from identifiable.theory import Certificate, Check, Level
 from identifiable.training import Batch, Step
@@ -134,7 +134,7 @@ class GridDecoder(nn.Module):
 
 
 @dataclass(frozen=True)
-class GridNet(_ImageNet):
+class GridNet(ImageArchitecture):
     """Convolutions from an image to a grid of a quarter of its height and width, and back.
 
     Parameters

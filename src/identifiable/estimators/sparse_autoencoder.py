@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from identifiable.arrays import FloatArray, is_integer, is_real
 from identifiable.estimators.base import LatentModel
-from identifiable.nets import MLP, Standardise, calibrate, in_precision_of
+from identifiable.nets import MLP, Standardise, in_precision_of
 from identifiable.training import History
 
 BLOCK = 8192  # rows that go through a net at once outside training
@@ -51,7 +51,8 @@ class Bottleneck(nn.Module):
     @torch.no_grad()
     def freeze(self, batches: Callable[[], Iterable[Tensor]]) -> None:
         """Set the batch statistics to those of all the data, with the ε that training added to every variance."""
-        calibrate(self, batches)
+        self.eval()
+        self.normalise.calibrate(self.encoder(x) for x in batches())
         self.normalise.scale.square_().add_(self.normalise.epsilon).sqrt_()
 
     @torch.no_grad()
