@@ -24,19 +24,19 @@ def test_log_joint_is_that_of_the_components(mixture, floor):
 
 
 def test_log_joint_is_finite_for_singular_covariances_with_a_floor():
-    flat = Mixture([1, 0], [[0, 0], [1, 1]], [[1, 0], [0, 0]])
-    assert np.isfinite(flat.log_joint(np.ones((3, 2)), 0.1)).all()
-    assert logsumexp(flat.log_joint(np.zeros((1, 2)), 0.1)) == pytest.approx(-np.log(2 * np.pi * 0.1 * 1.01**0.5))
+    singular = Mixture([1, 0], [[0, 0], [1, 1]], [[1, 0], [0, 0]])
+    assert np.isfinite(singular.log_joint(np.ones((3, 2)), 0.1)).all()
+    assert logsumexp(singular.log_joint(np.zeros((1, 2)), 0.1)) == pytest.approx(-np.log(2 * np.pi * 0.1 * 1.01**0.5))
 
 
 def test_sample_has_the_moments_and_weights_of_the_components(mixture):
-    flat = Mixture(mixture.weights, mixture.means, [*mixture.covariances[:2], [[1, 1], [1, 1]]])
-    z, component = flat.sample(60_000, np.random.default_rng(0))
-    np.testing.assert_allclose(np.bincount(component) / 60_000, flat.weights, atol=0.01)
+    singular = Mixture(mixture.weights, mixture.means, [*mixture.covariances[:2], [[1, 1], [1, 1]]])
+    z, component = singular.sample(60_000, np.random.default_rng(0))
+    np.testing.assert_allclose(np.bincount(component) / 60_000, singular.weights, atol=0.01)
     for j in range(3):
-        np.testing.assert_allclose(z[component == j].mean(0), flat.means[j], atol=0.06)
-        np.testing.assert_allclose(np.cov(z[component == j].T), flat.covariances[j], rtol=0.06, atol=0.06)
-    assert np.ptp((z - flat.means[component])[component == 2] @ [1, -1]) < 1e-7  # the singular component is a line
+        np.testing.assert_allclose(z[component == j].mean(0), singular.means[j], atol=0.06)
+        np.testing.assert_allclose(np.cov(z[component == j].T), singular.covariances[j], rtol=0.06, atol=0.06)
+    assert np.ptp((z - singular.means[component])[component == 2] @ [1, -1]) < 1e-7  # the singular component is a line
 
 
 def test_pushforward_by_hand_and_diagonal_covariances():
