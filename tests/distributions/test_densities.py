@@ -27,11 +27,8 @@ def test_location_scale_log_densities(g, ours, theirs):
 def test_log_bernoulli(g):
     x, logits = (rand(g) > 0).double(), 10 * rand(g)
     torch.testing.assert_close(dn.log_bernoulli(x, logits), D.Bernoulli(logits=logits).log_prob(x))
-
-
-def test_log_bernoulli_does_not_overflow():
-    value = dn.log_bernoulli(torch.tensor([0.0, 1.0]), torch.tensor([200.0, 200.0]))
-    torch.testing.assert_close(value, torch.tensor([-200.0, 0.0]))
+    extreme = dn.log_bernoulli(torch.tensor([0.0, 1.0]), torch.tensor([200.0, 200.0]))
+    torch.testing.assert_close(extreme, torch.tensor([-200.0, 0.0]))
 
 
 @pytest.mark.parametrize("log_scale", [-8.0, -3.0, 0.0, 4.0])

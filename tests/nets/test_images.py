@@ -14,7 +14,6 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from identifiable.nets import BatchNorm, Conv, ConvNet, ConvTranspose, Dense, ResNet, in_precision_of, select_members
 from identifiable.nets.images import Down, NormalisedConv, Up, to_maps, to_rows
-from identifiable.training import Plan, minimise
 
 NETS = [Dense((12, 8)), ConvNet((6, 5, 3)), ResNet((6, 5, 3), width=4)]
 every_net = pytest.mark.parametrize("net", NETS, ids=lambda net: type(net).__name__)
@@ -355,20 +354,3 @@ def test_the_shorter_side_grows_later():
         block.register_forward_hook(lambda block, given, out: sizes.append(out.shape[2:]))
     net(torch.zeros(2, 1, 5))
     assert sizes == [(1, 2), (1, 4), (1, 8), (2, 16), (4, 32)]
-
-
-@pytest.mark.parametrize(("net", "rate"), [(Dense((64, 32)), 5e-3), (ConvNet(), 5e-3), (ResNet(), 2e-3)])
-def test_nets_learn_eight_images(net, rate):
-    """Two stripes of one colour each, less the mean image: all that can be learnt passes through the latents."""
-    rng = torch.Generator().manual_seed(0)
-    colours = torch.randn((8, 2, 1, 3), generator=rng)
-    images = (colours - colours.mean(0)).repeat_interleave(4, 1).expand(-1, -1, 8, -1).flatten(1)
-    nets, losses = pair(net, rng, members=2, d=192, n=8), []
-
-    def loss(batch, step):
-        value = (nets[1](nets[0](batch[0])) - batch[0]).square().mean((1, 2))
-        losses.append(value.detach())
-        return value
-
-    minimise(nets, loss, [images], Plan(steps=30, learning_rate=rate))
-    assert (losses[-1] < 0.7 * losses[0]).all()
