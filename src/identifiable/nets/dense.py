@@ -81,10 +81,6 @@ class Dropout(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "rng": None}
 
-    def extra_repr(self) -> str:
-        """Show p."""
-        return f"p={self.p}"
-
 
 def set_rng(module: nn.Module, rng: torch.Generator | None) -> None:
     """Set the generator of every `Dropout` inside module."""
