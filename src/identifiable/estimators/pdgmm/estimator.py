@@ -51,7 +51,7 @@ from identifiable.estimators.pdgmm.stages import (
 )
 from identifiable.estimators.sparse_unmixing import Masks, pattern_mixture
 from identifiable.estimators.trained import Split, TrainedModel
-from identifiable.flows.flows import SmoothLeakyFlow
+from identifiable.flows import SmoothLeakyFlow
 from identifiable.nets import as_tensor, select_member, select_members
 from identifiable.priors.masked import FullGaussians, MaskedGaussians
 from identifiable.theory import Certificate
