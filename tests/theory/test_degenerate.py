@@ -422,7 +422,7 @@ def test_a_latent_that_never_moves():
 def test_without_the_mixing_everything_is_on_a_premise():
     mixture = law(n=5).mixture()
     unknown, known, wrong = (certify(mixture, injective=injective) for injective in (None, True, False))
-    assert [c["mixing"].verdict for c in (unknown, known, wrong)] == ["cannot tell", "holds", "fails"]
+    assert [c["mixing"].verdict for c in (unknown, known, wrong)] == ["inconclusive", "holds", "fails"]
     assert [c.level for c in (unknown, known, wrong)] == [Level.PS, Level.PS, Level.NONE]
     assert "on the premise" in str(unknown)
     assert wrong.blocks == ()
@@ -450,7 +450,7 @@ def test_an_estimate_shows_blocks(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_estimate_cannot_tell_narrow_genericity(seed):
     certificate = certify(learnt(seed), estimated=True)
-    assert certificate["3.4"].verdict == "cannot tell"
+    assert certificate["3.4"].verdict == "inconclusive"
     assert (certificate.level, certificate.if_undecided_hold) == (Level.NONE, Level.PS)
     assert "At best: PS" in str(certificate)
     assert verdicts(certificate)["3.6"] == verdicts(certificate)["3.8b"] == "holds"
@@ -467,7 +467,7 @@ def test_a_deviation_near_the_tolerance_decides_nothing():
     mixture = Mixture([0.5, 0.5], [[3.0, 0], [0, 5.0]], [[1, 0.2**2], [0.2**2, 1]])
     assert degenerate.certify(mixture).level == Level.AT
     unclear = certify(mixture, estimated=True, tolerance=0.08)
-    assert unclear["supports"].verdict == "cannot tell"
+    assert unclear["supports"].verdict == "inconclusive"
     assert unclear.level == Level.NONE
     assert "too little to be active for sure" in str(unclear)
 

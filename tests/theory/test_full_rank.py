@@ -138,7 +138,7 @@ def test_a_curve_on_the_line_by_counting_preimages(seed):
 def test_stretches_that_nearly_touch_decide_nothing():
     assert [of(curve([[0, 0], [3, 0], [3, 2], [1, gap]], [1, 0], [-1, 1])) for gap in (0, 4e-9, 1e-6)] == [
         "hhf",
-        "hhc",
+        "hhi",
         "hhh",
     ]
 
@@ -163,7 +163,7 @@ def test_a_layer_without_full_rank_is_named():
     assert "layer 1 has rank 2 for 3 latents" in judge(Decoder.from_layers([(flat, np.zeros(6))]))[1].sentence
     nearly = np.diag([1.0, 1e-6])
     unclear = judge(Decoder.from_layers([(nearly, np.zeros(2)), (np.eye(2), np.zeros(2))], 0.5))[1]
-    assert unclear.verdict == "cannot tell"
+    assert unclear.verdict == "inconclusive"
     assert "not clear whether layer 1 has rank 2" in unclear.sentence
 
 
@@ -201,7 +201,7 @@ def test_a_point_at_which_all_units_are_on_is_found():
     off = ([[1, 0.5], [0.5, 1], [-1, -1]], [0, 0, -1])  # the third unit never is
     off = Decoder.from_layers([(np.eye(2), [0, 0]), off, (np.eye(3), [0, 0, 0])])
     check = judge(off)[1]
-    assert check.verdict == "cannot tell"
+    assert check.verdict == "inconclusive"
     assert "No z turns on all units of the layers up to 2" in check.sentence
 
 
@@ -231,7 +231,7 @@ def test_half_an_absolute_value_keeps_a_part():
     assert of(fold) == "hff"
     w1, w2 = np.kron(np.eye(2), fold.weights[0]), np.kron(np.eye(2), fold.weights[1])
     plane = Decoder.from_layers([(w1, np.tile(fold.biases[0], 2)), (w2, np.tile(fold.biases[1], 2))])
-    assert of(plane) == "cff"
+    assert of(plane) == "iff"
     assert "layer 2 (10 dimensions to 2)" in judge(plane)[1].sentence
 
 
@@ -244,7 +244,7 @@ def test_random_deep_relu_nets_are_not_observably_injective():
 
 def test_a_wide_deep_net_is_judged_in_time():
     others = judge(random_net((10, 64, 64, 100), np.random.default_rng(0)))[1:]
-    assert {check.verdict for check in others} == {"cannot tell"}
+    assert {check.verdict for check in others} == {"inconclusive"}
     assert "ReLU of layer 1" in others[0].sentence
 
 
@@ -256,7 +256,7 @@ def test_witnesses_agree_with_the_curve(seed):
     shown = decoders._shown(f, None)
     by_witnesses = decoders._by_witnesses(f, shown, decoders._look_for_witnesses(f, None))
     for found, exact in zip(by_witnesses, of(f), strict=True):
-        assert found.verdict[0] in ("c", exact)
+        assert found.verdict[0] in ("i", exact)
 
 
 def test_a_law_with_points_does_not_make_witnesses():
@@ -266,7 +266,7 @@ def test_a_law_with_points_does_not_make_witnesses():
         [(np.column_stack([np.cos(angles), np.sin(angles)]), np.zeros(5)), (np.eye(5), np.zeros(5))]
     )
     point = Mixture([0.5, 0.5], np.zeros((2, 2)), [[0, 0], [1, 1]])
-    assert [check.verdict for check in judge(f, point)] == ["holds", "holds", "holds", "cannot tell"]
+    assert [check.verdict for check in judge(f, point)] == ["holds", "holds", "holds", "inconclusive"]
 
 
 # Reading modules.
@@ -316,7 +316,7 @@ def test_what_is_not_piecewise_affine_fails_f1_and_what_is_unknown_does_not():
     assert "it has Tanh in it" in judge(Decoder.of(smooth[0]))[0].sentence
     for module in (nn.Conv1d(1, 1, 1), nn.Sequential(nn.Linear(2, 3), nn.Hardtanh()), nn.Sequential(nn.ReLU())):
         certificate = certify(law, decoder=Decoder.of(module))
-        assert certificate["F1"].verdict == "cannot tell"
+        assert certificate["F1"].verdict == "inconclusive"
         assert (certificate.level, certificate.if_undecided_hold) == (Level.NONE, Level.PS)
         assert certify(law, decoder=Decoder.of(module), injective=True).level == Level.PS  # as told
 
@@ -477,7 +477,7 @@ def test_what_is_told_of_the_mixing():
     assert verdicts(certify(law, injective=True).checks)["F2"] == "holds"
     told = certify(law, injective=False)
     assert told["F4"].verdict == "fails"
-    assert told["F2"].verdict == "cannot tell"
+    assert told["F2"].verdict == "inconclusive"
     assert (told.level, told.if_undecided_hold) == (Level.NONE, Level.PS)
     affine = certify(law, injective=False, affine=True)  # an affine map is injective, or loses a direction
     assert affine["F2"].verdict == "fails"
@@ -515,7 +515,7 @@ def test_singular_components_are_judged_by_xu_with_the_decoder_as_the_mixing():
     for f, verdict, level in (
         (random_net((3, 4, 5), rng, 0.2), "holds", Level.PS),
         (random_net((3, 4, 5), rng, RELU), "fails", Level.NONE),
-        (random_net((3, 32, 32, 40), rng, RELU), "cannot tell", Level.PS),  # a premise
+        (random_net((3, 32, 32, 40), rng, RELU), "inconclusive", Level.PS),  # a premise
     ):
         certificate = certify(law, decoder=f)
         assert certificate["mixing"].verdict == verdict
@@ -532,7 +532,7 @@ def test_p1_is_about_full_rank():
     assert "Component 0 varies in 1 of 2 directions only" in certificate["P1"].sentence
     narrow = factorial([[1, 0.1**2], [0.5, 1]])
     unclear = certify(narrow, estimated=True)
-    assert unclear["P1"].verdict == "cannot tell"
+    assert unclear["P1"].verdict == "inconclusive"
     assert (unclear.level, unclear.if_undecided_hold) == (Level.NONE, Level.PS)
     assert certify(narrow, rows=10_000).level == Level.PS  # a variance is known to within a small part of itself
 
@@ -581,7 +581,7 @@ def test_an_estimate_with_its_rows(seed):
     assert found[2].if_undecided_hold == Level.AT
     assert all(certificate.estimated for certificate in found)
     loose = certify(drawn(apart, 20_000, rng), estimated=True)  # without the rows a correlation of .03 may be one
-    assert loose["P2 factorial"].verdict == "cannot tell"
+    assert loose["P2 factorial"].verdict == "inconclusive"
     assert loose.if_undecided_hold == Level.PS
 
 
@@ -589,7 +589,7 @@ def test_few_rows_decide_little():
     rng = np.random.default_rng(0)
     apart = factorial([[1, 1, 1], [1, 2, 3]])
     few = certify(drawn(apart, 60, rng), rows=60)
-    assert few["P2 factorial"].verdict == few["P2 ratios"].verdict == "cannot tell"
+    assert few["P2 factorial"].verdict == few["P2 ratios"].verdict == "inconclusive"
     assert (few.level, few.if_undecided_hold) == (Level.AT, Level.PS)
 
 

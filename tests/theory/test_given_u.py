@@ -332,7 +332,7 @@ def test_a_part_that_may_be_constant_gives_the_best_case():
     rng = np.random.default_rng(0)
     means, scales = parameters(rng, "variance", G=8)
     certificate = certify(ConditionalPrior("gaussian", means + 4e-5 * rng.normal(size=means.shape), scales))
-    assert certificate["family"].verdict == "cannot tell"
+    assert certificate["family"].verdict == "inconclusive"
     assert (certificate.level, certificate.if_undecided_hold) == (Level.NONE, Level.PS)
 
 
@@ -356,7 +356,7 @@ def test_nothing_changes():
 def test_what_the_family_holds_constant_is_looked_at(family, noun):
     rng = np.random.default_rng(0)
     means, scales = parameters(rng, family)
-    for size, verdict in ((1e-7, "holds"), (4e-5, "cannot tell"), (0.3, "fails")):
+    for size, verdict in ((1e-7, "holds"), (4e-5, "inconclusive"), (0.3, "fails")):
         moved = size * rng.normal(size=40)
         law = (means + moved[:, None], scales) if noun == "means" else (means, scales * np.exp(moved[:, None]))
         certificate = certify(ConditionalPrior(family, *law))
@@ -444,7 +444,7 @@ def test_few_rows_cannot_tell_and_many_rows_can():
             assert (certificate.if_undecided_hold == Level.NONE) == (certificate["1.iii"].verdict == "fails")
             assert "latents 1 and 3 vary with u in proportion" in certificate["1.iii"].sentence
             verdict.append(certificate["1.iii"].verdict)
-    assert set(found["few"]) == {"cannot tell"}
+    assert set(found["few"]) == {"inconclusive"}
     for key in ("many", "few, and more tolerance"):  # noise exceeds its threshold in one sample of 20 or so
         assert found[key].count("fails") >= 6
         assert "holds" not in found[key]
@@ -471,12 +471,12 @@ def test_counts_stand_in_for_a_bootstrap():
 def test_the_mixing_and_the_noise_are_told_or_premises():
     law = ConditionalPrior("variance", *parameters(np.random.default_rng(0)))
     unknown, known, wrong = (certify(law, injective=injective) for injective in (None, True, False))
-    assert [c["mixing"].verdict for c in (unknown, known, wrong)] == ["cannot tell", "holds", "fails"]
+    assert [c["mixing"].verdict for c in (unknown, known, wrong)] == ["inconclusive", "holds", "fails"]
     assert [c.level for c in (unknown, known, wrong)] == [Level.PS, Level.PS, Level.NONE]
     assert wrong.if_undecided_hold == Level.NONE
     assert wrong.blocks == ()
     told = [certify(law, observation=word)["1.i"] for word in ("gaussian", "none", "bernoulli", "categorical", None)]
-    assert [check.verdict for check in told] == ["holds", "holds", "cannot tell", "cannot tell", "cannot tell"]
+    assert [check.verdict for check in told] == ["holds", "holds", "inconclusive", "inconclusive", "inconclusive"]
     assert "Supplement E" in told[2].sentence
     assert certify(law, observation="bernoulli").level == Level.PS
 

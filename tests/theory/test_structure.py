@@ -108,7 +108,7 @@ def test_the_simulator_is_recovered_from_rows_with_known_components(seed):
     weights = [len(z) / len(sample.z) for z in parts]
     means, covariances = [z.mean(0) for z in parts], [np.cov(z.T) for z in parts]  # diagonal but for chance
     learnt = structure_of(Mixture(weights, means, covariances), rows=len(sample.z))
-    if learnt.verdict == "cannot tell":  # two levels drawn close to each other
+    if learnt.verdict == "inconclusive":  # two levels drawn close to each other
         assert 1 < learnt.closest < 3
         return
     assert learnt.neighbours == found.neighbours
@@ -152,7 +152,7 @@ def test_components_of_weight_zero_are_left_out():
         np.testing.assert_array_equal(found.states, [[0, 0], [-1, -1], [0, 1], [1, 0], [1, 1]])
         np.testing.assert_allclose(found.law, [[0.1, 0.2], [0.3, 0.4]])
     doubtful = by_means([[0, 7, 0, 3, 3 + 3e-5], [0, 8, 4, 0, 4]], [0.1, 0, 0.2, 0.3, 0.4])
-    refused(structure_of(doubtful), "cannot tell", "components 3 and 4")
+    refused(structure_of(doubtful), "inconclusive", "components 3 and 4")
     refused(structure_of(by_means([[7, 0, 0]], [0, 0.5, 0.5])), "fails", "Components 1 and 2 have the same law")
 
 
@@ -329,7 +329,7 @@ def test_dependent_latents_are_sent_to_be_unmixed():
         structure_of(mixture)
     with pytest.raises(DataError, match="FactorialUnmixing comes first"):
         structure_of(mixture, rows=10_000)
-    refused(structure_of(mixture, rows=600), "cannot tell", "Latents 0 and 2 have correlation 0.3", "still be mixed")
+    refused(structure_of(mixture, rows=600), "inconclusive", "Latents 0 and 2 have correlation 0.3", "still be mixed")
     assert "correlation" not in structure_of(mixture, rows=100).reason  # 50 rows show no correlation of 0.3
 
 
@@ -345,7 +345,7 @@ def test_settings_are_checked(settings):
 
 @pytest.mark.parametrize("part", ["mean", "deviation"])
 @pytest.mark.parametrize(
-    ("size", "verdict"), [(0.9, "holds"), (1.1, "cannot tell"), (2.9, "cannot tell"), (3.1, "fails")]
+    ("size", "verdict"), [(0.9, "holds"), (1.1, "inconclusive"), (2.9, "inconclusive"), (3.1, "fails")]
 )
 def test_differences_within_a_factor_three_of_the_threshold_decide_nothing(size, verdict, part):
     """Latent 1 shows U_2. Latent 0 shows U_1 and, if it tells components 0 and 1 or 2 and 3 apart, U_2 as well."""
@@ -366,7 +366,7 @@ def test_differences_within_a_factor_three_of_the_threshold_decide_nothing(size,
         refused(found, "fails", "U_1 (2 states, moves latent 0)", "(P3c)")
     else:
         words = f"by {size} times what counts as equal, 3 times would decide"
-        refused(found, "cannot tell", "whether latent 0 has one law in components 0 and 1", words)
+        refused(found, "inconclusive", "whether latent 0 has one law in components 0 and 1", words)
 
 
 def test_an_exact_mixture_has_its_zone_too():
@@ -377,7 +377,7 @@ def test_an_exact_mixture_has_its_zone_too():
         means[2, 3] += size * 1e-5
         verdicts[size] = structure_of(by_means(means))
     assert verdicts[0.5].sizes == (2, 2)
-    refused(verdicts[2], "cannot tell", "latent 0 has one law in components 2 and 3", "nor is it for latent 2.")
+    refused(verdicts[2], "inconclusive", "latent 0 has one law in components 2 and 3", "nor is it for latent 2.")
     refused(verdicts[4], "fails")
 
 
@@ -385,7 +385,7 @@ def test_equality_in_a_chain_only_cannot_be_told():
     """Component 2 has few rows, and is told neither from 0 nor from 1, which are far from each other."""
     mixture = by_means([[0, 0.6, 0.3]], [0.495, 0.495, 0.01])
     words = "latent 0 has one law in components 0 and 1", "each equal to the next, link them"
-    refused(structure_of(mixture, rows=10_000), "cannot tell", *words)
+    refused(structure_of(mixture, rows=10_000), "inconclusive", *words)
 
 
 def test_few_rows_cannot_tell_that_p3_fails():
@@ -395,7 +395,7 @@ def test_few_rows_cannot_tell_that_p3_fails():
     for mixture, words in ((alike, "have the same law"), (nested, "(P3c)"), (missing, "none with U_1")):
         refused(structure_of(mixture, rows=10**6), "fails", words)
         found = structure_of(mixture, rows=10_000)
-        refused(found, "cannot tell", words, "would not be seen in 10000 rows")
+        refused(found, "inconclusive", words, "would not be seen in 10000 rows")
     refused(structure_of(missing, rows=10_000, tolerance=0.2), "fails", "none with U_1")
     unseen = np.sqrt(
         2 * np.log(20 / 0.001) * 1 / 2000
@@ -406,8 +406,8 @@ def test_few_rows_cannot_tell_that_p3_fails():
 def test_few_rows_hide_what_many_show():
     mixture, _ = hidden(*GRAPHS["circle"], np.random.default_rng(0), np.full(12, 1 / 12))
     verdicts = [structure_of(mixture, rows=rows).verdict for rows in (20, 200, 2000, 20_000, 200_000)]
-    assert verdicts == sorted(verdicts, key=["cannot tell", "holds"].index)
-    assert verdicts[0] == "cannot tell"
+    assert verdicts == sorted(verdicts, key=["inconclusive", "holds"].index)
+    assert verdicts[0] == "inconclusive"
     assert verdicts[-1] == "holds"
 
 

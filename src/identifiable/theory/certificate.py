@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from identifiable.errors import join_few
 
-Verdict = Literal["holds", "fails", "cannot tell"]
+Verdict = Literal["holds", "fails", "inconclusive"]
 Blocks = tuple[tuple[int, ...], ...]
 
 
@@ -143,10 +143,10 @@ def _groups(blocks: Blocks) -> str:
 
 def check_mixing(words: str, injective: bool | None) -> Check:
     """Judge whether the mixing is what a theorem asks for, in its words, by what was told."""
-    verdict: Verdict = "cannot tell" if injective is None else "holds" if injective else "fails"
+    verdict: Verdict = "inconclusive" if injective is None else "holds" if injective else "fails"
     sentence = {
         "holds": f"The mixing is taken to be {words}, as told.",
         "fails": f"The mixing is not {words}, so the theorems say nothing.",
-        "cannot tell": f"All that is said here is on the premise that the mixing is {words}.",
+        "inconclusive": f"All that is said here is on the premise that the mixing is {words}.",
     }[verdict]
     return Check("mixing", f"f is {words}", None, None, verdict, sentence)

@@ -217,9 +217,9 @@ def judge(decoder: Decoder, law: Mixture | None = None) -> tuple[Check, Check, C
     if decoder.odd:
         verdict, words = "fails", f"f is not piecewise affine: it has {decoder.odd} in it."
         if not decoder.smooth:
-            verdict = "cannot tell"
+            verdict = "inconclusive"
             words = f"{decoder.odd} could not be read as affine layers with ReLU, leaky ReLU or |.| between them."
-        unknown = _Found("cannot tell", "Not looked at, as f is not known to be piecewise affine.")
+        unknown = _Found("inconclusive", "Not looked at, as f is not known to be piecewise affine.")
         found = unknown, unknown, unknown
     else:
         t = len(decoder.weights)
@@ -393,7 +393,7 @@ def _too_thin(f: Decoder) -> _Found | None:
         return None
     if shares[i] > RANK / ZONE:
         words = f"It is not clear whether layer {i + 1} has rank {f.m}: a singular value is {shares[i]:.1g} of another."
-        return _Found("cannot tell", words, shares[i], RANK)
+        return _Found("inconclusive", words, shares[i], RANK)
     units, rank = len(f.weights[i]), int((f.spectra[i] > RANK).sum())
     what = f"{units} unit{'s' * (units > 1)}" if units < f.m else f"rank {rank}"
     words = f"The image of f is too thin: layer {i + 1} has {what} for {f.m} latent{'s' * (f.m > 1)}."
@@ -407,7 +407,7 @@ def _shown(f: Decoder, law: Mixture | None) -> _Shown:
         words = (
             f"It is not clear whether layer {i + 1} has full column rank: a singular value is {keeps:.1g} of another."
         )
-        unclear = _Found("cannot tell", words, keeps, RANK)
+        unclear = _Found("inconclusive", words, keeps, RANK)
         return _Shown(unclear, unclear, unclear)
     if keeps <= RANK:
         return _Shown()
@@ -548,7 +548,7 @@ def _judge_curve(f: Decoder) -> tuple[_Found, _Found, _Found]:
 
     def found(low: bool, high: bool, yes: str, no: str) -> _Found:
         if low != high:
-            return _Found("cannot tell", f"Parts of the curve f(z) are too close to tell{lost}")
+            return _Found("inconclusive", f"Parts of the curve f(z) are too close to tell{lost}")
         return _Found("holds", f"{yes}.") if low else _Found("fails", f"{no}{lost}")
 
     second, third, fourth = (found(low, high, *texts) for (low, high), texts in zip(both, words, strict=True))
@@ -681,5 +681,5 @@ def _by_witnesses(f: Decoder, shown: _Shown, seen: _Seen) -> tuple[_Found, _Foun
     words = (
         f"Second preimages, looked for in some pieces of f, were found for {second} of {DRAWS} drawn points{_lost(f)}"
     )
-    none = _Found("cannot tell", f"{words}{note}.", second / DRAWS, 1.0)
+    none = _Found("inconclusive", f"{words}{note}.", second / DRAWS, 1.0)
     return weak or none, most or none, every or none

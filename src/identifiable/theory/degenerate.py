@@ -185,7 +185,7 @@ def _theorem(level: Level, *, by_full_rank: bool) -> str:
 
 def _verdict(statistic: float, threshold: float, *, small: bool) -> Verdict:
     if threshold / ZONE < statistic < ZONE * threshold:
-        return "cannot tell"
+        return "inconclusive"
     return "holds" if (statistic < threshold) == small else "fails"
 
 
@@ -201,7 +201,7 @@ def _check_supports(s: Supports, *, estimated: bool) -> Check:
         else f"In some component a direction varies by {closest:.2g} of the largest standard deviation, too much to be "
         f"at rest for sure and too little to be active for sure; counted as {ranks}."
     )
-    verdict: Verdict = "holds" if clear else "cannot tell"
+    verdict: Verdict = "holds" if clear else "inconclusive"
     return Check("supports", "the rank of every covariance is clear", closest, s.tol, verdict, sentence)
 
 
@@ -217,7 +217,7 @@ def _check_generic(s: Supports, threshold: float) -> Check:
     sentence = {
         "holds": f"Components that a bent mixing could exchange differ where they meet; the most alike are {pair}.",
         "fails": f"Components {pair} look the same where they meet: a bent mixing could exchange halves of them.",
-        "cannot tell": f"Components {pair} look almost the same where they meet (log-ratio {least:.1g}).",
+        "inconclusive": f"Components {pair} look almost the same where they meet (log-ratio {least:.1g}).",
     }[verdict]
     if verdict == "holds" and least < NARROW:
         rows = 2 / least**2  # the log of a variance is estimated with variance 2 / rows
@@ -230,7 +230,7 @@ def _check_shared(gap: float, misfit: float, tol: float, m: int) -> Check:
     verdict = _verdict(worst, tol, small=True)
     if verdict == "holds":
         sentence = f"All components share a point and a basis: each is spanned by some of the same {m} directions."
-    elif verdict == "cannot tell":
+    elif verdict == "inconclusive":
         sentence = f"A point and a basis nearly fit all components, with an error of {worst:.2g} standard deviations."
     elif misfit <= ZONE * tol:
         sentence = f"The components have no point in common: the best one misses some by {gap:.2g} standard deviations."
@@ -244,12 +244,12 @@ def _check_shared(gap: float, misfit: float, tol: float, m: int) -> Check:
 
 def _check_standard(misfit: float, shared: Check, t: FloatArray, tol: float) -> Check:
     verdict = _verdict(misfit, tol, small=True)
-    if shared.verdict == "fails" or (shared.verdict == "cannot tell" and verdict == "holds"):
+    if shared.verdict == "fails" or (shared.verdict == "inconclusive" and verdict == "holds"):
         verdict = shared.verdict
     shift = ", once z is shifted by the common point (`shift`)" if t.any() else ""
     if verdict == "holds":
         sentence = f"The shared directions are the given latents{shift}."
-    elif verdict == "cannot tell":
+    elif verdict == "inconclusive":
         sentence = f"The shared directions are nearly the given latents{shift}, with an error of {misfit:.2g}."
     elif shared.verdict == "fails":
         sentence = "There are no shared directions for the given latents to lie along."
@@ -265,7 +265,7 @@ def _check_variability(codes: BoolArray, shared: Check, places: IntArray, n: int
     statement = "for every two latents i, k some component has k active and i at rest"
     if shared.verdict == "fails":
         sentence = "Without a shared basis there are no latents that could be active or at rest."
-        return Check("3.8b", statement, None, 0.0, "cannot tell", sentence)
+        return Check("3.8b", statement, None, 0.0, "inconclusive", sentence)
     below, always = _below(codes), codes.all(1)
     same = below & below.T
     holders = (below & ~same).any(1)
@@ -289,7 +289,9 @@ def _check_variability(codes: BoolArray, shared: Check, places: IntArray, n: int
     if not found:
         found.append("For every two latents some component moves the one and leaves the other at rest.")
     pairs = int(below.sum()) - len(codes)
-    verdict: Verdict = "cannot tell" if shared.verdict == "cannot tell" else "fails" if pairs or len(dead) else "holds"
+    verdict: Verdict = (
+        "inconclusive" if shared.verdict == "inconclusive" else "fails" if pairs or len(dead) else "holds"
+    )
     return Check("3.8b", statement, float(pairs), 0.0, verdict, " ".join(found))
 
 

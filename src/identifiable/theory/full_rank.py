@@ -55,7 +55,7 @@ _DEPENDENT = Check(
     statement="the components are all states of some hidden variables",
     statistic=None,
     threshold=None,
-    verdict="cannot tell",
+    verdict="inconclusive",
     sentence="Not looked at, because the latents are not known to be independent within components.",
 )
 _MEANINGS = {
@@ -132,7 +132,7 @@ def certify(
 
     def level(*, hopeful: bool) -> tuple[Level, Blocks]:
         def given(check: Check) -> bool:
-            return check.verdict == "holds" or (hopeful and check.verdict == "cannot tell")
+            return check.verdict == "holds" or (hopeful and check.verdict == "inconclusive")
 
         if not given(first) or not all(given(check) or (premise and check.verdict != "fails") for check in mixing[:2]):
             return Level.NONE, ()
@@ -210,13 +210,13 @@ def _check_full_rank(sizes: _Sizes) -> Check:
     s = supports_of(sizes.mixture, sizes.tol)
     n, clear = len(s.white), sizes.tol * (ZONE if sizes.rows is None else 1.0)
     short = np.flatnonzero(s.ranks < n)
-    verdict: Verdict = "fails" if len(short) else "holds" if s.active >= clear else "cannot tell"
+    verdict: Verdict = "fails" if len(short) else "holds" if s.active >= clear else "inconclusive"
     sentence = {
         "holds": f"Every component varies in all {n} directions.",
         "fails": f"Component {s.names[short[:1]].sum()} varies in {s.ranks[short[:1]].sum()} of {n} directions only; "
         "the proofs are for components of full rank.",
-        "cannot tell": f"In some component a direction varies by {s.active:.2g} of the largest standard deviation, too "
-        "little to be active for sure.",
+        "inconclusive": f"In some component a direction varies by {s.active:.2g} of the largest standard deviation, "
+        "too little to be active for sure.",
     }[verdict]
     statement = "z follows a Gaussian mixture with components of full rank"
     return Check("P1", statement, s.active, sizes.tol, verdict, sentence)
@@ -247,18 +247,18 @@ def check_decoder(
         return found
     words = "Taken to hold, as told; by the layers it cannot be told."
     one, two, three, four = (
-        replace(check, verdict="holds", sentence=words) if check.verdict == "cannot tell" else check for check in found
+        replace(check, verdict="holds", sentence=words) if check.verdict == "inconclusive" else check for check in found
     )
     return one, two, three, four
 
 
 def _told(injective: bool | None, *, affine: bool) -> tuple[Check, Check, Check, Check]:
     """Judge (F1) to (F4) by what was told: `injective` is of all four, and an affine f has none of F2 to F4, or all."""
-    verdicts: dict[bool | None, Verdict] = {True: "holds", None: "cannot tell", False: "fails"}
+    verdicts: dict[bool | None, Verdict] = {True: "holds", None: "inconclusive", False: "fails"}
     every = verdicts[injective]
-    weak = every if affine or injective is not False else "cannot tell"
+    weak = every if affine or injective is not False else "inconclusive"
     nouns = ("piecewise affine", "weakly injective", "observably injective", "injective")
-    told: tuple[Verdict, ...] = ("holds" if affine or injective else "cannot tell", weak, weak, every)
+    told: tuple[Verdict, ...] = ("holds" if affine or injective else "inconclusive", weak, weak, every)
 
     def words(noun: str, verdict: Verdict) -> str:
         if verdict == "holds":
@@ -305,7 +305,7 @@ def _dependence(covariances: FloatArray, sizes: _Sizes) -> _Dependence:
     j, s, t = (int(i) for i in np.unravel_index(statistics.argmax(), statistics.shape))
     statistic = float(statistics[j, s, t])
     fine = counts is None or statistic == 0 or threshold <= COARSE * np.sqrt(np.median(counts))
-    verdict: Verdict = "fails" if statistic >= ZONE * threshold else "cannot tell"
+    verdict: Verdict = "fails" if statistic >= ZONE * threshold else "inconclusive"
     if statistic <= holds and fine:
         verdict = "holds"
     return _Dependence(verdict, statistic, float(threshold), float(correlations[j, s, t]), (int(sizes.names[j]), s, t))
@@ -316,7 +316,7 @@ def _check_factorial(sizes: _Sizes) -> Check:
     j, s, t = found.where
     size = f"In component {j} latents {min(s, t)} and {max(s, t)} have a correlation of {found.correlation:.2g}"
     sentence = "The latents are independent within every component."
-    if found.verdict == "cannot tell":
+    if found.verdict == "inconclusive":
         sentence = f"{size}: too much, or known from too few rows, to be taken for none."
     elif found.verdict == "fails":
         elsewhere = len(sizes.weights) > 1 and _turned(sizes).verdict == "holds"
@@ -411,7 +411,7 @@ def _check_ratios(sizes: _Sizes, ratios: _Ratios, factorial: Check) -> Check:
         return Check(name, statement, None, None, "fails", sentence)
     if factorial.verdict == "fails":
         sentence = "Not looked at, because the latents are not independent within components."
-        return Check(name, statement, None, None, "cannot tell", sentence)
+        return Check(name, statement, None, None, "inconclusive", sentence)
     above = np.triu_indices(n, 1)
     least = int(ratios.statistics[above].argmin())
     s, t = int(above[0][least]), int(above[1][least])
@@ -431,6 +431,6 @@ def _check_ratios(sizes: _Sizes, ratios: _Ratios, factorial: Check) -> Check:
             f"Proportional over all components are the variances of latents {join_few(together, ' and of latents ')}."
         )
     else:
-        verdict = "cannot tell"
+        verdict = "inconclusive"
         sentence = f"The variances of latents {s} and {t} are nearly proportional over the components: {log_ratio}."
     return Check(name, statement, float(ratios.statistics[s, t]), ratios.threshold, verdict, sentence)

@@ -188,7 +188,7 @@ def _check_noise(observation: Observation | None) -> Check:
         "categorical": discrete,
         None: "All that is said here is on the premise that the noise can be removed.",
     }[observation]
-    verdict: Verdict = "holds" if observation in ("none", "gaussian") else "cannot tell"
+    verdict: Verdict = "holds" if observation in ("none", "gaussian") else "inconclusive"
     return Check(
         "1.i", "the noise has a characteristic function that is almost nowhere 0", None, None, verdict, sentence
     )
@@ -207,7 +207,7 @@ def _check_family(own: ConditionalPrior, claim: _Claim, errors: FloatArray | Non
         if not read and len(w) > 1:  # what chance may add is no reason to doubt what is told
             zero = float(np.sqrt(tol**2 + noise.max() * (by_chance(len(w) - 1, own.n) ** 2 - 1)))
     varies = float(np.sqrt(max(between.max(), 0)))
-    verdict: Verdict = "holds" if varies <= zero else "fails" if varies >= ZONE**2 * zero else "cannot tell"
+    verdict: Verdict = "holds" if varies <= zero else "fails" if varies >= ZONE**2 * zero else "inconclusive"
     sentence = f"The {claim.constant} of the latents do not vary with u"
     if verdict != "holds":
         size = f"{varies:.2g}" + ("" if part else " standard deviations")
@@ -253,7 +253,7 @@ def _check_rank(own: ConditionalPrior, errors: FloatArray | None, tol: float) ->
         verdict = "fails"
         sentence = f"L has rank below {n * k}, within the tolerance: {dependence(y, covariances, v, k)}."
     else:
-        verdict = "cannot tell"
+        verdict = "inconclusive"
         sentence = (
             f"L may have rank below {n * k}: its least varied direction varies by {size}, {ZONE * threshold:.2g} would "
             f"decide. In that direction {dependence(y, covariances, v, k)}."

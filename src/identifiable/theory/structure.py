@@ -227,17 +227,17 @@ def structure_of(
 
     unclear = _dependence(laws) or ("" if rows is not None else _unclear(differences, laws.names))
     if unclear:
-        return refused("cannot tell", f"{unclear}.")
+        return refused("inconclusive", f"{unclear}.")
     partitions = [_partition(d) if rows is None else laws.joined(t) for t, d in enumerate(differences)]
     variables = _variables(partitions)
     if flaw := _alike(partitions, laws.names) or _missing(variables, partitions, laws.names) or _nested(variables):
         if rows is not None and (unclear := _unclear(differences, laws.names)):
-            return refused("cannot tell", f"{unclear}.")
+            return refused("inconclusive", f"{unclear}.")
         unseen = laws.unseen(differences)
         if unseen <= (tolerance or ESTIMATED):
             return refused("fails", f"{flaw}.")
         blur = f"differences of up to {unseen:.2g} standard deviations would not be seen in {seen}"
-        return refused("cannot tell", f"{flaw}; but {blur}.")
+        return refused("inconclusive", f"{flaw}; but {blur}.")
     sizes = tuple(v.size for v in variables)
     states = np.full((len(mixture.weights), len(variables)), -1, dtype=np.int64)
     for i, v in enumerate(variables):

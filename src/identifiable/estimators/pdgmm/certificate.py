@@ -42,7 +42,7 @@ def certificate_of(
         statement="the components that are judged hold the rows",
         statistic=share,
         threshold=JUDGED,
-        verdict="holds" if share >= JUDGED else "cannot tell",
+        verdict="holds" if share >= JUDGED else "inconclusive",
         sentence=f"Judged are {len(judged.weights)} components with {share:.0%} of the rows; "
         f"{len(mixture.weights) - len(judged.weights)} rare ones, mostly misread patterns, are left out.",
     )
@@ -81,7 +81,7 @@ def other_basis(patterns: NDArray[np.bool_], weights: Array) -> Check | None:
         statement="no row rests in another basis",
         statistic=together,
         threshold=ALL_ACTIVE,
-        verdict="cannot tell",
+        verdict="inconclusive",
         sentence=f"In {together:.0%} of the rows every latent is active, {by_chance:.0%} would be so by chance: these "
         "rows may rest in another basis, and then no basis is shared.",
     )
