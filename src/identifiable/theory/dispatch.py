@@ -1,6 +1,9 @@
-"""`certify`: the theorem that applies to a distribution of latents."""
+"""`certify`: the theorem that applies to a distribution of latents, or the certificate of a fitted estimator."""
 
 from typing import Any
+
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from identifiable.distributions.conditional import ConditionalPrior
 from identifiable.distributions.mixture import Mixture
@@ -28,10 +31,11 @@ def certify(
 
     Parameters
     ----------
-    model : the distribution of the latents, true or learnt. A `Mixture` is judged by Kivva et
+    model : the distribution of the latents, true or learnt, or a fitted estimator. A `Mixture` is judged by Kivva et
         al. (2022) if all its components have full rank (`identifiable.theory.full_rank`), else by Xu et al. (2026,
         `identifiable.theory.degenerate`); a `ConditionalPrior` by Khemakhem et al. (2020,
-        `identifiable.theory.given_u`).
+        `identifiable.theory.given_u`). For an estimator the result is its `certificate_`, and no other argument is
+        accepted: the estimator knows them.
     estimated : bool, default=False. Whether the distribution was learnt: the default tolerance is larger, and the
         certificate says so.
     injective : bool or None, default=None. Whether the mixing is injective and continuous, for a mixture also piecewise
@@ -63,7 +67,9 @@ def certify(
     if isinstance(model, ConditionalPrior):
         _refuse("a ConditionalPrior", **for_mixtures)
         return certify_conditional(model, observation=observation, **given)
-    raise TypeError(f"certify takes a Mixture or a ConditionalPrior, got {type(model).__name__}.")
+    certificate = _certificate_of(model)
+    _refuse("an estimator", **given | for_mixtures | {"estimated": estimated or None, "observation": observation})
+    return certificate
 
 
 def _certify_mixture(mixture: Mixture, decoder: Decoder | None, rows: int | None, **given: Any) -> Certificate:
@@ -79,6 +85,17 @@ def _certify_mixture(mixture: Mixture, decoder: Decoder | None, rows: int | None
         verdicts = {piecewise.verdict, one_to_one.verdict}
         given["injective"] = False if "fails" in verdicts else True if verdicts == {"holds"} else None
     return degenerate.certify(mixture, **given)
+
+
+def _certificate_of(model: Any) -> Certificate:
+    """Return the certificate of a fitted estimator."""
+    if isinstance(model, BaseEstimator):
+        check_is_fitted(model)
+    certificate = getattr(model, "certificate_", None)
+    if not isinstance(certificate, Certificate):
+        kinds = "a Mixture, a ConditionalPrior or a fitted estimator with a certificate"
+        raise TypeError(f"certify takes {kinds}, got {type(model).__name__}.")
+    return certificate
 
 
 def _refuse(kind: str, **arguments: Any) -> None:
