@@ -32,11 +32,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
-from identifiable.arrays import Array
+from identifiable.arrays import Array, BoolArray, FloatArray
 from identifiable.errors import DataError, join_few
 from identifiable.metrics import dag_to_cpdag, match, shd
-from identifiable.metrics._checks import FloatArray, same_rows, table
-from identifiable.metrics.graphs import BoolArray, meek
+from identifiable.metrics.checks import same_rows, table
+from identifiable.metrics.graphs import meek
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
