@@ -6,7 +6,14 @@ import pytest
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
 from identifiable.theory import Level, certify
-from identifiable.theory.supports import common_point, pair_difference, standard_basis, supports_of
+from identifiable.theory.supports import (
+    adapted_basis,
+    common_point,
+    in_given_coordinates,
+    pair_difference,
+    standard_basis,
+    supports_of,
+)
 from theory.subspaces import invertible, lines, normals, on_axes, same_directions
 
 SEEDS = range(3)
@@ -84,6 +91,16 @@ def test_ranks_and_components_without_weight():
     found = standard_basis(s)
     assert found.misfit < 1e-9
     assert found.codes.tolist() == [[True, False], [True, False], [False, True]]
+
+
+def test_directions_are_unit_columns_in_the_order_of_their_largest_coordinates():
+    s = supports_of(lines([[3, 1, 0], [-1, 0, -2]], np.zeros((2, 3)), [1.0, 2.0]), 1e-5)
+    columns, places = in_given_coordinates(s, adapted_basis(s))
+    np.testing.assert_allclose(np.linalg.norm(columns, axis=0), 1)
+    largest = np.abs(columns).argmax(0)
+    assert largest.tolist() == sorted(largest)
+    assert (columns[largest, range(3)] > 0).all()
+    assert same_directions(columns[:, places], np.array([[3, 1, 0], [1, 0, 2.0]]).T)
 
 
 def test_a_single_point_is_refused():
