@@ -37,8 +37,8 @@ class Thresholds:
     layer_rank: float = 1e-6
     # Two images f(z) nearer than this share of their size are equal: layers are evaluated in double precision.
     same_image: float = 1e-9
-    # F2 fails if none of this many sampled points is the only preimage of its image. This is evidence, not a proof; the
-    # number keeps the search below a second for networks of a few hundred units.
+    # F2 fails if none of this many sampled points is the only preimage of its image. This is evidence, not a proof;
+    # more points cost time in proportion.
     witness_points: int = 200
     # A latent that varies by no more than this share of its size is constant (P3): rounding errors of double precision.
     constant_latent: float = 1e-12
