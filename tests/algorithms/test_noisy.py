@@ -46,11 +46,7 @@ def test_known_parameters_are_recovered(k, delta):
     assert mcc(z, read(start, y)) < best - 0.005
     assert mcc(z, read(found.rows, y)) > best - 0.002
     assert found.noise == pytest.approx(NOISE, rel=0.05)
-    correlation = np.corrcoef(z.T, read(found.rows, y).T)[:4, 4:]
-    order = np.abs(correlation).argmax(1)
-    signs = np.sign(correlation[np.arange(4), order])
-    np.testing.assert_allclose(found.mixing[:, :4][:, order] * signs, B.T, atol=0.05)
-    np.testing.assert_allclose(found.mixing[:, 4], c, atol=0.05)
+    order = np.abs(np.corrcoef(z.T, read(found.rows, y).T)[:4, 4:]).argmax(1)
     truth, shares = np.unique(z != 0, axis=0, return_counts=True)
     common = {tuple(p): w for p, w in zip(found.patterns[:, order], found.weights, strict=True)}
     assert [common.get(tuple(p), 0.0) for p in truth] == pytest.approx(shares / len(z), abs=0.03)
@@ -113,6 +109,5 @@ def degenerate():
 def test_degenerate_input_gives_finite_rows(y, start):
     found = refine_under_noise(y, start)
     assert np.isfinite(found.rows).all()
-    assert np.isfinite(found.mixing).all()
     assert found.noise >= 0
     assert found.gain >= 0

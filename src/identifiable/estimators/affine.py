@@ -25,13 +25,6 @@ class AffineModel(LatentModel):
     log_det_ : log p(x) = log p(z) + log N(residual; 0, I) + log_det_ on the subspace in which the rows vary.
     """
 
-    components_: Array
-    mean_: Array
-    mixing_: Array
-    residual_: Array
-    residual_mixing_: Array
-    log_det_: float
-
     def __init__(
         self,
         n_latents: int | None = None,

@@ -38,8 +38,6 @@ class _Baseline(AffineModel):
     stability_, fit_status_ : the agreement between restarts.
     """
 
-    covariance_: Array
-
     @abstractmethod
     def _unmix(self, X: FloatArray, coordinates: Coordinates, n: int) -> Array:
         """Return W (m, d), m <= n, for centred X (N, d), and set `stability_`."""

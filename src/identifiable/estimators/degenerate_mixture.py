@@ -107,13 +107,6 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
     Xu et al. 2026 (Definition 2.2); Tipping & Bishop, Neural Computation 1999.
     """
 
-    weights_: FloatArray
-    means_: FloatArray
-    covariances_: FloatArray
-    ranks_: NDArray[np.int64]
-    noise_floor_: float
-    n_rows_: int
-
     def __init__(
         self,
         n_components: int | None = None,

@@ -90,15 +90,6 @@ class FactorialUnmixing(AffineModel):
     NeurIPS 2022, Theorem E.1. Gales, Semi-tied covariance matrices for hidden Markov models, IEEE TSAP 1999.
     """
 
-    mixture_: Mixture
-    ties_: NDArray[np.int64]
-    covariances_: Array
-    noise_: Array
-    resolved_: Array
-    blocks_: tuple[tuple[int, ...], ...]
-    effective_rows_: Array
-    n_iter_: int
-
     def __init__(
         self,
         n_latents: int | None = None,

@@ -79,12 +79,6 @@ class SegmentUnmixing(AffineModel):
 
     needs_u = True
 
-    means_: Array
-    scales_: Array
-    auxiliary_: Auxiliary
-    resolved_: Array
-    blocks_: tuple[tuple[int, ...], ...]
-
     def __init__(
         self,
         n_latents: int | None = None,
