@@ -223,7 +223,7 @@ def test_more_columns_and_noise():
 
 def test_one_gaussian_tells_nothing():
     x = np.random.default_rng(7).normal(size=(2000, 3))
-    with pytest.warns(RecoveryWarning, match="not told apart from each other: all of them"):
+    with pytest.warns(RecoveryWarning, match="all latents"):
         model = FactorialUnmixing(n_restarts=1, random_state=0).fit(x)
     assert len(model.mixture_.weights) == 1
     assert model.certificate_.level <= Level.AT

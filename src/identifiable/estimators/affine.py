@@ -1,5 +1,6 @@
-"""What the affine methods share: z = W (x - origin), its inverse, and Gaussian noise outside the latents' subspace."""
+"""The base of the affine methods: z = W (x - origin), its inverse, and Gaussian noise outside the latents' subspace."""
 
+import warnings
 from abc import abstractmethod
 from typing import Any
 
@@ -9,7 +10,7 @@ from scipy.stats import norm
 
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.arrays import Array, FloatArray, Rows, hold_out
-from identifiable.errors import DataError
+from identifiable.errors import DataError, RecoveryWarning, join_few
 from identifiable.estimators.base import LatentModel
 
 
@@ -102,6 +103,18 @@ class AffineModel(LatentModel):
         self.residual_mixing_ = scale[:, None] * others * noise
         log_det = np.linalg.slogdet(W)[1] - coordinates.log_volume - others.shape[1] * np.log(noise)
         self.log_det_ = float(log_det)
+
+    def _warn_of_blocks(self, reason: str) -> None:
+        """Warn of latents that are not separated from each other."""
+        if self.blocks_:
+            everything = len(self.blocks_[0]) == self._n_features_out
+            which = "all latents" if everything else f"latents {join_few([str(block) for block in self.blocks_])}"
+            warnings.warn(
+                f"{type(self).__name__} cannot separate {which} from each other: in these rows, {reason}. Only their "
+                "span is found. See blocks_.",
+                RecoveryWarning,
+                stacklevel=4,
+            )
 
     def _log_density_outside(self, X: FloatArray) -> Array:
         """Return log p(x) - log p(z) of each row (N,)."""
