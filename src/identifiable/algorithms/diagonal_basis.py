@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, separation
+from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, least_separation, separation
 from identifiable.arrays import Array
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
@@ -102,7 +102,7 @@ def in_basis(mixture: Mixture, w: Array, C: Array, W: Array, rows: int | None) -
         unresolved = resolved < PROPORTIONAL
     else:
         resolved = separation(ratios, rows * w, np.full(n, 3.0))
-        unresolved = resolved < np.sqrt(2 * n) + 1
+        unresolved = resolved < least_separation(n)
     moved = W @ C @ W.T
     sd = np.sqrt(np.maximum(variances, np.finfo(np.float64).tiny))
     left = np.abs(moved / (sd[:, :, None] * sd[:, None, :]) * (1 - np.eye(n)) * np.sqrt(w)[:, None, None])

@@ -119,6 +119,14 @@ def separation(ratios: Array, freedom: Array, kurtosis: Array) -> Array:
     return apart
 
 
+def least_separation(n: int) -> float:
+    """Return the separation, in standard errors, from which a pair of n latents counts as separated.
+
+    It is about the largest value that any of the n (n - 1) / 2 pairs reaches by chance.
+    """
+    return float(np.sqrt(2 * n) + 1)
+
+
 def blocks_of(unresolved: NDArray[np.bool_]) -> tuple[tuple[int, ...], ...]:
     """Group latents that are linked by unresolved pairs (n, n); latents without such a pair are left out.
 

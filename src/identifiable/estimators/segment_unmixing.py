@@ -21,7 +21,7 @@ from scipy.special import betaln, logsumexp
 from scipy.stats import norm
 from sklearn.utils import check_random_state
 
-from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, separation
+from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, least_separation, separation
 from identifiable.arrays import Array, FloatArray, is_integer
 from identifiable.data.auxiliary import Auxiliary
 from identifiable.errors import DataError
@@ -185,7 +185,7 @@ class SegmentUnmixing(AffineModel):
         variances = every.variances(W)
         kurtosis = (z**4).sum(0) / (np.bincount(codes) @ variances**2)
         self.resolved_ = separation(variances / ((W @ every.pooled) * W).sum(1), every.freedom, kurtosis)
-        self.blocks_ = blocks_of(self.resolved_ < np.sqrt(2 * len(W)) + 1)
+        self.blocks_ = blocks_of(self.resolved_ < least_separation(len(W)))
         self._warn_of_blocks("u changes their variances in proportion or not at all")
 
 

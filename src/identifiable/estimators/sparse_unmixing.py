@@ -26,11 +26,9 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from identifiable.algorithms.coordinates import LEAST_EIGENVALUE, RANK_TOLERANCE, Coordinates
-from identifiable.algorithms.coordinates import one_thread as one_thread
+from identifiable.algorithms.coordinates import Coordinates, one_thread
 from identifiable.algorithms.hyperplanes import Unmixing, find_hyperplanes, refine, sample_rows
-from identifiable.algorithms.spike_slab import pattern_mixture as pattern_mixture
-from identifiable.algorithms.spike_slab import patterns_of, spike_width
+from identifiable.algorithms.spike_slab import pattern_mixture, patterns_of, spike_width
 from identifiable.arrays import Array, FloatArray, is_integer
 from identifiable.errors import RecoveryWarning
 from identifiable.estimators.affine import AffineModel
@@ -118,14 +116,10 @@ class SparseUnmixing(AffineModel):
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d). y is ignored."""
-        with one_thread():
-            self._finish(*self._search(X))
-        return self
-
-    def _search(self, X: ArrayLike) -> tuple["_Job", list[Unmixing]]:
-        """Check X and find the hyperplanes of every restart; `noisy` plays no part."""
         job = self._prepare(X)
-        return job, find_hyperplanes(job.sets, job.seeds, max_rounds=self.max_rounds)
+        with one_thread():
+            self._finish(job, find_hyperplanes(job.sets, job.seeds, max_rounds=self.max_rounds))
+        return self
 
     def fit_many(self, sets: Sequence[ArrayLike]) -> list["SparseUnmixing"]:
         """Fit a copy of this estimator to each of many data sets, and return the copies in their order.
@@ -246,40 +240,6 @@ class SparseUnmixing(AffineModel):
         self.masks_ = Masks(patterns, np.array([len(rows) for rows in members]) / len(X))
         self.mixture_, _ = pattern_mixture(z, patterns[:MOST_COMPONENTS], members[:MOST_COMPONENTS])
         self.blocks_ = found.blocks
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """Principal components y = ((x - mean) / scale) vectors[:, :n] with noise that is isotropic; white: y / sd(y)."""
-
-    mean: Array
-    scale: Array
-    vectors: Array
-    variances: Array
-    residual_variance: float
-
-    @property
-    def n(self) -> int:
-        """How many of them are kept."""
-        return len(self.variances)
-
-    @classmethod
-    def of(cls, X: FloatArray, n_latents: int | None, *, scaled: bool = True) -> "Reduction":
-        """Take them from rows X (N, d): as many as asked for, at most the rank; of columns scaled to unit variance."""
-        mean, scale = X.mean(0, dtype=np.float64), X.std(0, dtype=np.float64)
-        scale = scale if scaled else np.full_like(scale, np.sqrt((scale**2).mean()))
-        scale = np.where(scale > 0, scale, 1.0)  # columns that do not vary here have no part in them
-        standard = (X - mean) / scale
-        values, vectors = np.linalg.eigh(standard.T @ standard / len(X))
-        values, vectors = values[::-1], vectors[:, ::-1]
-        rank = int((values > (RANK_TOLERANCE if n_latents is None else LEAST_EIGENVALUE) * values[0]).sum())
-        n = rank if n_latents is None else min(n_latents, rank)
-        rest = float(max(values[n:].mean(), 1e-10)) if n < len(values) else 1.0
-        return cls(mean, scale, vectors, values[:n].copy(), rest)
-
-    def reduce(self, X: FloatArray) -> Array:
-        """Return y (N, n) of rows X (N, d)."""
-        return ((X - self.mean) / self.scale) @ self.vectors[:, : self.n]
 
 
 @dataclass(frozen=True)
