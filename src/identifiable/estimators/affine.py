@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.arrays import Array, FloatArray, Rows, hold_out
-from identifiable.errors import DataError, RecoveryWarning, join_few
+from identifiable.errors import RecoveryWarning, join_few
 from identifiable.estimators.base import LatentModel
 
 
@@ -81,16 +81,6 @@ class AffineModel(LatentModel):
             return [train]
         halves = [half for _ in range(self.n_restarts) for half in np.array_split(rng.permutation(train), 2)]
         return halves[: self.n_restarts]
-
-    def _coordinates(self, X: FloatArray) -> Coordinates:
-        """Return the principal components of X (N, d), as many as latents."""
-        coordinates = Coordinates.fit(X, self.n_latents)
-        if self.n_latents is not None and self.n_latents > coordinates.n:
-            raise DataError(
-                f"A linear method finds at most as many latents as X has rank: n_latents={self.n_latents}, "
-                f"rank={coordinates.n}, n_features={X.shape[1]}."
-            )
-        return coordinates
 
     def _set_map(self, W: Array, coordinates: Coordinates) -> None:
         """Put the map W (n, n) of principal components into the units of X."""

@@ -119,7 +119,7 @@ class FactorialUnmixing(AffineModel):
         X = self._check_training_data(X)
         seed = self._seed()
         train, held = self._hold_out(len(X), seed)
-        coordinates = self._coordinates(X[train])
+        coordinates = self._fit_coordinates(X[train])
         white, noise = coordinates.project(X)[0] / coordinates.sd, self._noise(coordinates)
         first = self._first(white[train], noise, seed)
         found = []

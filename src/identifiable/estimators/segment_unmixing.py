@@ -106,7 +106,7 @@ class SegmentUnmixing(AffineModel):
         codes, groups, seed = self.auxiliary_.codes(y), self.auxiliary_.n_groups, self._seed()
         rng = np.random.default_rng(seed)
         train, held = self._hold_out(len(X), seed)
-        coordinates = self._coordinates(X[train])
+        coordinates = self._fit_coordinates(X[train])
         n, white = coordinates.n, coordinates.project(X)[0] / coordinates.sd
         own = self.means if isinstance(self.means, bool) else _means_differ(white[train], codes[train])
         scatter = _Scatter.of(white[train], codes[train], groups, own_means=own)
