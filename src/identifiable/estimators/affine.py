@@ -1,6 +1,5 @@
 """The base of the affine methods: z = W (x - origin), its inverse, and Gaussian noise outside the latents' subspace."""
 
-import warnings
 from abc import abstractmethod
 from typing import Any
 
@@ -10,7 +9,7 @@ from scipy.stats import norm
 
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.arrays import Array, FloatArray, Rows, hold_out
-from identifiable.errors import RecoveryWarning, join_few
+from identifiable.errors import join_few, warn_recovery
 from identifiable.estimators.base import LatentModel
 
 
@@ -99,11 +98,9 @@ class AffineModel(LatentModel):
         if self.blocks_:
             everything = len(self.blocks_[0]) == self._n_features_out
             which = "all latents" if everything else f"latents {join_few([str(block) for block in self.blocks_])}"
-            warnings.warn(
+            warn_recovery(
                 f"{type(self).__name__} cannot separate {which} from each other: in these rows, {reason}. Only their "
-                "span is found. See blocks_.",
-                RecoveryWarning,
-                stacklevel=4,
+                "span is found. See blocks_."
             )
 
     def _log_density_outside(self, X: FloatArray) -> Array:

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from identifiable.agreement.stability import Stability
 from identifiable.algorithms.coordinates import Coordinates
@@ -75,7 +74,7 @@ class _Baseline(AffineModel):
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> FloatArray:
         """Return n_samples random rows of N(mean, C)."""
-        noise = check_random_state(random_state).standard_normal((n_samples, len(self.mean_)))
+        noise = self._generator(n_samples, random_state).standard_normal((n_samples, len(self.mean_)))
         return self.mean_ + noise @ np.linalg.cholesky(self.covariance_).T
 
     def _set_certain(self) -> None:

@@ -21,7 +21,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from identifiable.algorithms.coordinates import Coordinates
@@ -156,7 +155,7 @@ class FactorialUnmixing(AffineModel):
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> Array:
         """Draw rows (n_samples, d)."""
         check_is_fitted(self)
-        generator = check_random_state(random_state)
+        generator = self._generator(n_samples, random_state)
         return self._with_noise(self._noisy_mixture().sample(n_samples, generator)[0], generator)
 
     @property

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import betaln, logsumexp
 from scipy.stats import norm
-from sklearn.utils import check_random_state
 
 from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, least_separation, separation
 from identifiable.arrays import Array, FloatArray, is_integer
@@ -154,7 +153,7 @@ class SegmentUnmixing(AffineModel):
         self, n_samples: int = 1, u: Any = None, random_state: int | np.random.RandomState | None = None
     ) -> FloatArray:
         """Draw rows (n_samples, d), with u one value for all of them, or one per row; without, groups by weight."""
-        generator, n = check_random_state(random_state), self._n_features_out
+        generator, n = self._generator(n_samples, random_state), self._n_features_out
         if u is None:
             codes = generator.choice(self.auxiliary_.n_groups, size=n_samples, p=self.auxiliary_.weights)
         else:

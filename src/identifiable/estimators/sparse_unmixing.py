@@ -14,7 +14,6 @@ and on a nonlinear mixture, no latent is exactly inactive. The best of several s
 likelihood of a noisy model (`algorithms/noisy.py`).
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -23,14 +22,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from identifiable.algorithms.coordinates import Coordinates, one_thread
 from identifiable.algorithms.hyperplanes import Unmixing, find_hyperplanes, refine, sample_rows
 from identifiable.algorithms.spike_slab import pattern_mixture, patterns_of, spike_width
 from identifiable.arrays import Array, FloatArray, is_integer
-from identifiable.errors import RecoveryWarning
+from identifiable.errors import warn_recovery
 from identifiable.estimators.affine import AffineModel
 from identifiable.estimators.base import resolve_device
 from identifiable.theory import Certificate, Check, Level, certify
@@ -162,12 +160,10 @@ class SparseUnmixing(AffineModel):
         self._set_origin(kept.b)
         self._set_activity(kept, job.X)
         if self.n_found_ < job.coordinates.n:
-            warnings.warn(
+            warn_recovery(
                 f"SparseUnmixing: {self.n_found_} of {job.coordinates.n} latents are exactly inactive in a share of "
                 "the rows; the others are the best of several starts. The data are noisy or no affine mixture, or "
                 "max_rounds is too small.",
-                RecoveryWarning,
-                stacklevel=3,
             )
 
     @property
@@ -210,7 +206,7 @@ class SparseUnmixing(AffineModel):
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> FloatArray:
         """Return random rows (n_samples, d): a pattern by its frequency, Gaussian values for its active latents."""
-        generator = check_random_state(random_state)
+        generator = self._generator(n_samples, random_state)
         pattern = generator.choice(len(self.masks_.frequencies), size=n_samples, p=self.masks_.frequencies)
         values = self.active_mean_ + self.active_scale_ * generator.standard_normal((n_samples, self._n_features_out))
         return self.inverse_transform(np.where(self.masks_.patterns[pattern], values, 0.0))
