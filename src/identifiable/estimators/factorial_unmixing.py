@@ -16,7 +16,7 @@ With noise, x = A z + b + e, and Cov(e) is known or, with fewer latents than col
 it is subtracted from every C_j.
 """
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -38,6 +38,7 @@ CHOICE_ROWS = 20_000  # rows on which the number of components is selected
 ROWS_PER_COMPONENT = 4  # least rows per component and per parameter of its mean, for a number of components
 
 
+@dataclass(eq=False, repr=False)
 class FactorialUnmixing(AffineModel):
     """Find the affine map whose latents are independent Gaussians within every hidden component.
 
@@ -91,26 +92,13 @@ class FactorialUnmixing(AffineModel):
     NeurIPS 2022, Theorem E.1. Gales, Semi-tied covariance matrices for hidden Markov models, IEEE TSAP 1999.
     """
 
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 4,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        n_components: int | None = None,
-        max_components: int = 50,
-        noise: float | None = None,
-        max_iter: int = 200,
-        tol: float = 1e-5,
-    ) -> None:
-        super().__init__(n_latents, n_restarts=n_restarts, random_state=random_state, device=device, verbose=verbose)
-        self.n_components = n_components
-        self.max_components = max_components
-        self.noise = noise
-        self.max_iter = max_iter
-        self.tol = tol
+    _: KW_ONLY
+    n_restarts: int = 4
+    n_components: int | None = None
+    max_components: int = 50
+    noise: float | None = None
+    max_iter: int = 200
+    tol: float = 1e-05
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d). y is ignored."""

@@ -15,7 +15,7 @@ likelihood of a noisy model (`algorithms/noisy.py`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -45,6 +45,7 @@ class Masks:
     frequencies: Array
 
 
+@dataclass(eq=False, repr=False)
 class SparseUnmixing(AffineModel):
     """Find the affine map under which every latent is zero (inactive) as often as possible.
 
@@ -93,20 +94,9 @@ class SparseUnmixing(AffineModel):
     mixing, AISTATS 2026.
     """
 
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        max_rounds: int = 8,
-        noisy: bool = True,
-    ) -> None:
-        super().__init__(n_latents, n_restarts=n_restarts, random_state=random_state, device=device, verbose=verbose)
-        self.max_rounds = max_rounds
-        self.noisy = noisy
+    _: KW_ONLY
+    max_rounds: int = 8
+    noisy: bool = True
 
     @property
     def _origin(self) -> Array:

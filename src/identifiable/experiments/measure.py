@@ -281,7 +281,7 @@ def _steps(how: Method) -> list[Method]:
 
 
 def _built(cell: Cell, how: Method, sample: Sample, device: str, seed: int, restarts: int | None) -> LatentModel:
-    made: type[LatentModel] = getattr(identifiable, how.estimator)
+    made: Callable[..., LatentModel] = getattr(identifiable, how.estimator)
     asked = cell.values.get("latents") or (sample.z.shape[1] if sample.z is not None else None)
     named = {k: v.format(**cell.values) if isinstance(v, str) else v for k, v in how.params.items()}  # "{net}-relu"
     model = made(**{"n_latents": asked, **named, "random_state": seed, "verbose": 0})
