@@ -28,7 +28,7 @@ from identifiable.algorithms.diagonal_basis import diagonal_basis, in_basis
 from identifiable.algorithms.factorial import FactorialMixture, covariances_of, em_mixture, free_bic
 from identifiable.algorithms.singular import log_sum_exp
 from identifiable.algorithms.ties import tied
-from identifiable.arrays import Array, FloatArray, is_integer, is_real
+from identifiable.arrays import Array, FloatArray, is_real
 from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.affine import AffineModel
 from identifiable.theory import Certificate, Structure, certify, structure_of
@@ -232,11 +232,8 @@ class FactorialUnmixing(AffineModel):
 
     def _check_parameters(self) -> None:
         self._check_common_parameters()
-        self._require(
-            "n_components", self.n_components is None or is_integer(self.n_components, 1), "None or an integer >= 1"
-        )
-        self._require("max_components", is_integer(self.max_components, 1), "an integer >= 1")
-        known = self.noise is None or self.noise == 0 or is_real(self.noise, 0)
-        self._require("noise", known, "None or a real number >= 0")
-        self._require("max_iter", is_integer(self.max_iter, 1), "an integer >= 1")
-        self._require("tol", is_real(self.tol, 0), "a real number > 0")
+        self._require_integers(n_components=1, optional=True)
+        self._require_integers(max_components=1, max_iter=1)
+        valid = self.noise is None or self.noise == 0 or is_real(self.noise, 0)
+        self._require("noise", valid, "None or a real number >= 0")
+        self._require_positive("tol")

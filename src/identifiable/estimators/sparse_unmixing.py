@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from identifiable.algorithms.coordinates import Coordinates, one_thread
 from identifiable.algorithms.hyperplanes import Unmixing, find_hyperplanes, refine, sample_rows
 from identifiable.algorithms.spike_slab import pattern_mixture, patterns_of, spike_width
-from identifiable.arrays import Array, FloatArray, is_integer
+from identifiable.arrays import Array, FloatArray
 from identifiable.errors import warn_recovery
 from identifiable.estimators.affine import AffineModel
 from identifiable.estimators.base import resolve_device
@@ -131,8 +131,8 @@ class SparseUnmixing(AffineModel):
     def _prepare(self, X: ArrayLike) -> "_Job":
         """Check the parameters and X, and reduce X to the coordinates of the search."""
         self._check_common_parameters()
-        self._require("max_rounds", is_integer(self.max_rounds, 1), "an integer >= 1")
-        self._require("noisy", isinstance(self.noisy, bool), "True or False")
+        self._require_integers(max_rounds=1)
+        self._require_bools("noisy")
         X = self._check_training_data(X)
         seed = self._seed()
         train, held = self._hold_out(len(X), seed)
