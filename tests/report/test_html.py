@@ -1,0 +1,54 @@
+import base64
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+from markupsafe import Markup
+
+from identifiable import files
+from identifiable.report.html import Fact, Page, Section, render
+from page_reader import Reader
+
+PAGE = Page(
+    "A & B",
+    [Section("one", "<One>", Markup("<b>bold</b>"), "lead < more"), Section("two", "Two", Markup(""))],
+    notices=["look < here"],
+    facts=[Fact("Command", "run <it>", command=True), Fact("Runs", "3 failed", alert=True)],
+)
+
+
+def test_text_is_escaped_and_markup_is_kept():
+    html = PAGE.html()
+    assert "<title>A &amp; B</title>" in html
+    assert "<b>bold</b>" in html
+    for text in ("&lt;One&gt;", "lead &lt; more", "look &lt; here", "<code>run &lt;it&gt;</code>"):
+        assert text in html
+    assert Reader(html).count("dd", **{"class": "alert"}) == 1
+    assert [a["href"] for a in Reader(html).all("a")] == ["#main", "#one", "#two"]
+
+
+def test_only_the_script_of_the_page_may_run():
+    html = PAGE.html()
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "default-src 'none'" in policy
+
+
+def test_a_template_with_a_missing_value_is_refused():
+    from jinja2 import UndefinedError
+
+    assert "<li>a &lt; b</li>" in render("reading.html", lines=["a < b"], notes="")
+    with pytest.raises(UndefinedError):
+        render("reading.html", lines=[])
+
+
+def test_a_page_is_written_to_a_file(tmp_path):
+    assert PAGE.write(tmp_path / "page.html").read_text(encoding="utf-8") == PAGE.html()
+
+
+def test_the_assets_are_in_the_package():
+    folder = Path(files.__file__).parent / "report" / "assets"
+    assert {p.suffix for p in folder.iterdir()} == {".html", ".css", ".js"}
