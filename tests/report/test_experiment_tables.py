@@ -54,10 +54,10 @@ def test_a_tally_counts_the_verdicts(sweep, frame):
 @pytest.mark.parametrize(
     ("counts", "words"),
     [
-        ((1, 0, 0, 1, 1), "Better than published; beats the baselines."),
-        ((0, 0, 1, 0, 1), "Worse than published; does not beat the baselines."),
+        ((1, 0, 0, 1, 1), "Better than published in 1 of 1 settings; beats every trivial baseline in 1 of 1 settings."),
+        ((0, 0, 1, 0, 1), "Worse than published in 1 of 1 settings; beats every trivial baseline in 0 of 1 settings."),
         ((0, 0, 0, 0, 0), "Nothing to compare with."),
-        ((1, 0, 2, 0, 0), "Better than published in 1 of 3 settings, worse than published in 2."),
+        ((1, 0, 2, 0, 0), "Better than published in 1 of 3 settings, worse than published in 2 of 3 settings."),
     ],
 )
 def test_words_of_a_tally(sweep, counts, words):

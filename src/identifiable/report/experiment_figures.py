@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from identifiable.experiments.recipe import Record
-from identifiable.experiments.summary import Kind, as_printed, goodness, kind_of, value_of
+from identifiable.experiments.summary import as_printed, goodness, kind_of, value_of
 from identifiable.report.html import Section, render
 from identifiable.report.svg import MarkStyle, Point, Scale, Series, heat_map, mark, plot
 from identifiable.report.sweep import Sweep, label_of, natural
@@ -54,12 +53,11 @@ def _panel(sweep: Sweep, axis: str) -> Panel | None:
     usual = usual_values(sweep, values)
     others = [name for name in sweep.recipe.axes if name != axis]
     chosen = [s for s in sweep.settings if axis in values[s] and all(values[s].get(o) == usual[o] for o in others)]
-    ordered = sorted({_hashable(values[s][axis]): values[s][axis] for s in chosen}.values(), key=natural)
+    ordered = sorted({repr(values[s][axis]): values[s][axis] for s in chosen}.values(), key=natural)
     if len(ordered) < 2:
         return None
-    place, x = _places(ordered)
-    at = {s: place[_hashable(values[s][axis])] for s in chosen}
-    series = [one for one in _all_series(sweep, at) if one.points]
+    position, x = _positions(ordered)
+    series = _all_series(sweep, {s: position[repr(values[s][axis])] for s in chosen})
     if not series:
         return None
     main = label_of(sweep.main)
@@ -71,27 +69,22 @@ def _panel(sweep: Sweep, axis: str) -> Panel | None:
 
 def usual_values(sweep: Sweep, values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the most common value of each parameter over the settings; the first one of a tie."""
-    found: dict[str, Any] = {}
+    found = {}
     for axis in sweep.recipe.axes:
         every = [values[s].get(axis) for s in sweep.settings]
-        counts = Counter(_hashable(v) for v in every)
-        found[axis] = max(every, key=lambda v, counts=counts: counts[_hashable(v)], default=None)  # type: ignore[misc]
+        counts = Counter(map(repr, every))
+        found[axis] = next((v for v in every if counts[repr(v)] == max(counts.values())), None)
     return found
 
 
-def _hashable(value: Any) -> Any:
-    return repr(value) if isinstance(value, list | dict) else value
-
-
-def _places(ordered: Sequence[Any]) -> tuple[dict[Any, float], Scale]:
-    """Put values on a scale: numbers by size or its logarithm, all others at equal distances."""
+def _positions(ordered: Sequence[Any]) -> tuple[dict[str, float], Scale]:
+    """Return the position of each value: numbers by size or its logarithm, all others at equal distances."""
     numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in ordered)
-    if not numeric:
-        marks = tuple((float(i), _cut(str(v))) for i, v in enumerate(ordered))
-        return {_hashable(v): float(i) for i, v in enumerate(ordered)}, Scale(0.0, len(ordered) - 1.0, False, marks)
-    low, high = float(ordered[0]), float(ordered[-1])
-    marks = tuple((float(v), mark(v)) for v in ordered)
-    return {v: float(v) for v in ordered}, Scale(low, high, low > 0 and high >= LOG_FROM * low, marks)
+    at = [float(v) for v in (ordered if numeric else range(len(ordered)))]
+    texts = [mark(v) if numeric else _cut(str(v)) for v in ordered]
+    log = numeric and at[0] > 0 and at[-1] >= LOG_FROM * at[0]
+    scale = Scale(at[0], at[-1], log, tuple(zip(at, texts, strict=True)))
+    return dict(zip(map(repr, ordered), at, strict=True)), scale
 
 
 def _cut(text: str, most: int = 16) -> str:
@@ -100,20 +93,19 @@ def _cut(text: str, most: int = 16) -> str:
 
 def _all_series(sweep: Sweep, at: Mapping[str, float]) -> list[Series]:
     """Return a series per method, baselines first, so that methods are drawn on top."""
-    points: dict[tuple[Kind, str], list[Point]] = {}
-    for row in sweep.rows:
-        mean, sd = row[f"{sweep.main}_mean"], row[f"{sweep.main}_sd"]
-        if row["setting"] in at and math.isfinite(mean):
-            published = " as published" if row["kind"] == "published" else ""
-            words = f"{as_printed(row['method'])}{published}, {row['setting']}: {spread(mean, sd, 3)}"
-            points.setdefault((row["kind"], row["method"]), []).append(Point(at[row["setting"]], mean, sd, words))
-    order: list[Kind] = ["baseline", "published", "method"]
-    return [
-        Series(as_printed(method), sweep.mark_style(kind, method), sorted(found, key=lambda p: p.x), kind)
-        for kind, method, found in sorted(
-            ((kind, method, found) for (kind, method), found in points.items()), key=lambda f: order.index(f[0])
-        )
-    ]
+    series = []
+    for kind, method in sorted(sweep.columns, key=lambda column: ("baseline", "published", "method").index(column[0])):
+        points = []
+        for row in sweep.rows:
+            mean, sd, setting = row[f"{sweep.main}_mean"], row[f"{sweep.main}_sd"], row["setting"]
+            if (row["kind"], row["method"]) == (kind, method) and setting in at and math.isfinite(mean):
+                published = " as published" if kind == "published" else ""
+                words = f"{as_printed(method)}{published}, {setting}: {spread(mean, sd, 3)}"
+                points.append(Point(at[setting], mean, sd, words))
+        if points:
+            points.sort(key=lambda point: point.x)
+            series.append(Series(as_printed(method), sweep.mark_style(kind, method), points, kind))
+    return series
 
 
 # -- heat maps ----------------------------------------------------------------------------
@@ -121,26 +113,24 @@ def _all_series(sweep: Sweep, at: Mapping[str, float]) -> list[Series]:
 
 def correlations(sweep: Sweep) -> Section | None:
     """Draw |correlation| of true and matched latents for the first seed of each setting."""
-    found: dict[str, list[tuple[Record, NDArray[np.float64]]]] = {}
+    ranked: list[tuple[int, Record, NDArray[np.float64]]] = []
     for setting in sweep.settings:
-        for method in sweep.methods:
-            runs = sweep.of(setting, method)[:1] if kind_of(method) == "method" else []
-            tables = [(run, _table(run.arrays.get("correlation"))) for run in runs]
-            found.setdefault(setting, []).extend((run, table) for run, table in tables if table is not None)
-    # The best method of every setting, then the second best of every setting, and so on: every setting is shown.
-    for picks in found.values():
-        picks.sort(key=lambda pick: goodness(value_of(pick[0], sweep.main), sweep.main), reverse=True)
-    turns = [pick for turn in zip_longest(*found.values()) for pick in turn if pick is not None]
-    if not turns:
+        firsts = [run for m in sweep.methods if kind_of(m) == "method" for run in sweep.of(setting, m)[:1]]
+        firsts.sort(key=lambda run: goodness(value_of(run, sweep.main), sweep.main), reverse=True)
+        tables = [(run, table) for run in firsts if (table := _table(run.arrays.get("correlation"))) is not None]
+        ranked += [(rank, run, table) for rank, (run, table) in enumerate(tables)]
+    if not ranked:
         return None
-    picked = sorted(turns[:MOST_HEAT_MAPS], key=lambda pick: sweep.settings.index(pick[0].cell.setting))
-    drawn = [_heat(sweep, run, table) for run, table in picked]
-    count = f"{len(drawn)} of {len(turns)}" if len(drawn) < len(turns) else f"{len(drawn)}"
+    # The best method of every setting, then the second best of every setting, and so on: every setting is shown.
+    picked = sorted(ranked, key=lambda pick: pick[0])[:MOST_HEAT_MAPS]
+    picked.sort(key=lambda pick: sweep.settings.index(pick[1].cell.setting))
+    drawn = [_heat(sweep, run, table) for _, run, table in picked]
+    count = f"{len(drawn)} of {len(ranked)}" if len(drawn) < len(ranked) else f"{len(drawn)}"
     lead = (
         "|Correlation| of true latents (rows) with estimated latents (columns, in matched order). A perfect recovery "
         "is a dark diagonal on white."
     )
-    if len(drawn) < len(turns):
+    if len(drawn) < len(ranked):
         lead += " The best method of every setting is shown, then the second best, and so on."
     body = render("gallery.html", title=f"Heat maps of the first seed ({count})", panels=drawn)
     return Section("correlations", "Correlations with the true latents", body, lead)

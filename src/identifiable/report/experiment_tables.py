@@ -66,22 +66,11 @@ class Tally:
     @property
     def words(self) -> str:
         """The tally as a sentence."""
-        parts = [words for words in (self._against_published(), self._against_baselines()) if words]
-        text = "; ".join(parts) or "nothing to compare with"
-        return f"{text[:1].upper()}{text[1:]}."
-
-    def _against_published(self) -> str:
         counts = {PHRASES[BETTER]: self.better, PHRASES[SAME]: self.same, PHRASES[WORSE]: self.worse}
-        found = [(phrase, count) for phrase, count in counts.items() if count]
-        if self.compared < 2:
-            return "".join(phrase for phrase, _ in found)
-        first, *others = [f"{phrase} in {count}" for phrase, count in found]
-        return f"{first} of {self.compared} settings" + "".join(f", {words}" for words in others)
-
-    def _against_baselines(self) -> str:
-        if self.faced > 1:
-            return f"beats every trivial baseline in {self.beats} of {self.faced}"
-        return {0: "", 1: BEATS if self.beats else "does not beat the baselines"}[self.faced]
+        parts = [", ".join(f"{words} in {n} of {self.compared} settings" for words, n in counts.items() if n)]
+        parts += [f"beats every trivial baseline in {self.beats} of {self.faced} settings"] if self.faced else []
+        text = "; ".join(filter(None, parts)) or "nothing to compare with"
+        return f"{text[:1].upper()}{text[1:]}."
 
 
 def tallies(sweep: Sweep) -> list[Tally]:

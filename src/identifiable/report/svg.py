@@ -98,6 +98,8 @@ class Scale:
         >>> Scale.linear([0.3, 0.9]).ticks[-1], Scale.linear([3, 18]).ticks
         ((1.0, '1'), ((0.0, '0'), (5.0, '5'), (10.0, '10'), (15.0, '15'), (20.0, '20')))
         """
+        from matplotlib.ticker import MaxNLocator
+
         found = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
         low, high = min(found), max(found)
         if not tight and low >= 0 and high <= 1:
@@ -106,11 +108,7 @@ class Scale:
             low = 0.0
         if high - low <= max(1e-12 * max(abs(low), abs(high)), 1e-300):
             low, high = low - 0.5, high + 0.5
-        rough = (high - low) / (most - 1)
-        power = 10.0 ** math.floor(math.log10(rough))
-        step = next(s for s in (1, 2, 5, 10) if s * power >= rough * (1 - 1e-9)) * power
-        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-        marks = [float(f"{i * step:.12g}") for i in range(first, last + 1)]
+        marks = [float(f"{m:.12g}") for m in MaxNLocator(most - 1, steps=[1, 2, 5, 10]).tick_values(low, high)]
         return cls(marks[0], marks[-1], False, tuple((m, mark(m)) for m in marks))
 
     @classmethod
