@@ -61,7 +61,7 @@ def test_one_setting_has_one_table_of_methods_by_metrics():
     assert list(found) == ["n=10"]
     head, *rows = found["n=10"]
     assert [name for name in head if name in ("MCC", "R²", "agreement", "score")] == ["MCC", "R²", "agreement", "score"]
-    assert [row[1] for row in rows][4:6] == ["two stages (published)", "VaDE (published)"]
+    assert [row[1] for row in rows][4:6] == ["published: two stages", "published: VaDE"]
 
 
 def test_names_from_data_stay_text():

@@ -40,9 +40,9 @@ def test_only_the_script_of_the_page_may_run():
 def test_a_template_with_a_missing_value_is_refused():
     from jinja2 import UndefinedError
 
-    assert "<li>a &lt; b</li>" in render("reading.html", lines=["a < b"], notes="")
+    assert "a &lt; b" in render("reading_fit.html", stable="a < b", doubtful=0)
     with pytest.raises(UndefinedError):
-        render("reading.html", lines=[])
+        render("reading_fit.html", stable=1)
 
 
 def test_a_page_is_written_to_a_file(tmp_path):

@@ -14,7 +14,7 @@ def sweep_markdown(sweep: Sweep, facts: list[Fact], notices: list[str]) -> str:
         f"# {escape_markdown(recipe.name)}: {escape_markdown(recipe.title)}",
         f"{escape_markdown(recipe.question)} ({escape_markdown(recipe.source)})",
         *(f"**{escape_markdown(notice)}**" for notice in notices),
-        "\n".join(f"- {fact.name}: {_value(fact)}" for fact in facts),
+        "\n".join(f"- {fact.name}: {_value(fact)}" for fact in facts if fact.value),
         escape_markdown(recipe.notes),
         *(f"## {escape_markdown(title)}\n\n{table.markdown()}" for title, table in tables_of(sweep).items()),
         f"Mean ± sd over seeds; {'; '.join(item.striptags() for item in key(sweep))}." if sweep.rows else "",

@@ -1,6 +1,5 @@
 """The report of an experiment: `report.html` for readers, `report.md` for repositories, `results.csv` for programs."""
 
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from identifiable.experiments.summary import ROUNDING, per_cell
 from identifiable.report.experiment_figures import correlations, panels, restarts
 from identifiable.report.experiment_markdown import sweep_markdown
 from identifiable.report.experiment_tables import certificates, failures, glance, numbers, short, times
-from identifiable.report.html import Fact, Page, Section, render
+from identifiable.report.html import Fact, Page, Section, render, to_the_minute
 from identifiable.report.sweep import Sweep, label_of
 
 PARTS = (short, glance, panels, numbers, correlations, restarts, times, certificates, failures)
@@ -101,48 +100,33 @@ def _facts(sweep: Sweep) -> list[Fact]:
     finished = [r.finished for r in sweep.runs if r.finished]
     packages = dict.fromkeys(name for r in sweep.runs for name in r.versions)
     versions = ", ".join(f"{p} {_each(r.versions[p] for r in sweep.runs if p in r.versions)}" for p in packages)
-    facts = [
+    return [
         Fact("Runs", f"{done} done, {failed} failed, {sweep.missing} missing", alert=bool(failed or sweep.missing)),
         Fact("Settings × methods", f"{len(sweep.settings)} × {len(sweep.methods)}" if sweep.runs else ""),
         Fact("Seeds", _seed_words(sweep)),
-        Fact("Finished", _moment(max(finished)) if finished else ""),
+        Fact("Finished", to_the_minute(max(finished, default=""))),
         Fact("Device", _each(r.device for r in sweep.runs)),
         Fact("Commit", _each((r.commit or "not in git")[:12] for r in sweep.runs)),
         Fact("Versions", versions),
         Fact("Command", _command(sweep), command=True),
     ]
-    return [fact for fact in facts if fact.value]
 
 
 def _each(values: Iterable[str]) -> str:
     return " and ".join(dict.fromkeys(values))
 
 
-def _moment(text: str) -> str:
-    """Write a moment to the minute; text that is not in ISO 8601 stays unchanged.
-
-    Examples
-    --------
-    >>> _moment("2026-05-03T10:20:30.5+00:00"), _moment("yesterday")
-    ('2026-05-03 10:20 UTC', 'yesterday')
-    """
-    found = re.match(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)", text)
-    return f"{found.group(1)} {found.group(2)} UTC" if found else text
-
-
 def _command(sweep: Sweep) -> str:
-    words, usual = ["identifiable", "reproduce", sweep.recipe.name], sweep.recipe.seeds
-    if _is_quick(sweep):
-        words.append("--quick")
-        usual = sweep.recipe.smaller.seeds
-    if sweep.runs and _seeds(sweep) != usual:
+    recipe, quick = sweep.recipe, _is_quick(sweep)
+    smaller, words = recipe.smaller, ["identifiable", "reproduce", recipe.name, *["--quick"] * quick]
+    if not sweep.runs:
+        return shlex.join(words)
+    if _seeds(sweep) != (smaller.seeds if quick else recipe.seeds):
         words += ["--seeds", str(_seeds(sweep))]
-    for option, own, all_of_them in (
-        ("--setting", sweep.settings, sweep.recipe.smaller.settings if _is_quick(sweep) else None),
-        ("--method", sweep.methods, [m for m in sweep.recipe.methods if not _is_left_out(sweep, m)]),
-    ):
-        known = all_of_them if all_of_them is not None else [s.name for s in sweep.recipe.settings]
-        if sweep.runs and len(own) < len(known):
+    settings = smaller.settings if quick and smaller.settings is not None else recipe.settings
+    methods = [method for method in recipe.methods if not _is_left_out(sweep, method)]
+    for option, own, known in (("--setting", sweep.settings, settings), ("--method", sweep.methods, methods)):
+        if len(own) < len(known):
             words += [word for name in own for word in (option, name)]
     return shlex.join(words)
 
@@ -152,16 +136,5 @@ def _is_left_out(sweep: Sweep, method: str) -> bool:
 
 
 def _reading(sweep: Sweep) -> Section:
-    main = label_of(sweep.main)
-    lines = [
-        "Each seed samples new data and refits every method; ± is the standard deviation over seeds.",
-        "Agreement between restarts and the score are also available for your own data. MCC and R² need the true "
-        "latents, and are computed on rows that were not used for fitting.",
-        f"Against published, by {main}: a method is better or worse if the means differ by more than the standard "
-        f"deviation of their difference, √(sd² + sd²), and by more than {ROUNDING}, the rounding of printed numbers. "
-        "An unknown sd counts as 0. A method is compared with the published method that its name contains, otherwise "
-        "with the best published method of the setting.",
-        "Against baselines: a method beats them if its mean is better than that of every trivial baseline on the same "
-        "data sets. A method that does not shows no advantage on that setting.",
-    ]
-    return Section("reading", "How to read this page", render("reading.html", lines=lines, notes=sweep.recipe.notes))
+    values = {"metric": label_of(sweep.main), "rounding": ROUNDING, "notes": sweep.recipe.notes}
+    return Section("reading", "How to read this page", render("reading_experiment.html", **values))

@@ -9,20 +9,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from identifiable.experiments import summary
 from identifiable.experiments.recipe import Record
-from identifiable.experiments.summary import (
-    BEATS,
-    BEATS_NOT,
-    BETTER,
-    LOWER,
-    SAME,
-    WORSE,
-    Kind,
-    as_printed,
-    goodness,
-    kind_of,
-    value_of,
-)
+from identifiable.experiments.summary import BEATS, BEATS_NOT, BETTER, SAME, WORSE, Kind, as_printed, kind_of
 from identifiable.report.certificate_text import certificate_in_words
 from identifiable.report.html import Section, render
 from identifiable.report.svg import Scale, strip, strip_axis, tag
@@ -121,18 +110,22 @@ def comparison(sweep: Sweep, metric: str) -> Table:
     columns = [Column("Setting", name=True)]
     for kind, name in methods:
         hidden = "baseline" if kind == "baseline" else ""
-        title, text = as_printed(name), f"published: {as_printed(name)}" if kind == "published" else ""
-        columns.append(Column(title, "number", hidden, BANDS[kind], falling=metric not in LOWER, text=text))
+        title, text = as_printed(name), _plain_name(kind, name)
+        columns.append(Column(title, "number", hidden, BANDS[kind], falling=metric not in summary.LOWER, text=text))
     digits = digits_for(sweep.means(metric))
     rows = []
     for i, setting in enumerate(sweep.settings):
         own = {(row["kind"], row["method"]): row for row in sweep.rows if row["setting"] == setting}
         means = [row[f"{metric}_mean"] for (kind, _), row in own.items() if kind != "published"]
-        best = max((m for m in means if math.isfinite(m)), key=lambda m: goodness(m, metric), default=math.nan)
+        best = max((m for m in means if math.isfinite(m)), key=lambda m: summary.goodness(m, metric), default=math.nan)
         entries = [_mean_entry(sweep, own.get(column), metric, digits, best) for column in methods]
         rows.append(Row([Entry(setting, float(i), "group"), *entries], setting))
     caption = f"{label_of(metric)}, mean ± sd over seeds"
     return Table(caption, columns, rows, filtered=FILTER, switch=SWITCH, sorted_by=0)
+
+
+def _plain_name(kind: Kind, method: str) -> str:
+    return f"published: {as_printed(method)}" if kind == "published" else method
 
 
 def _mean_entry(sweep: Sweep, row: Mapping[str, Any] | None, metric: str, digits: int, best: float) -> Entry:
@@ -143,7 +136,7 @@ def _mean_entry(sweep: Sweep, row: Mapping[str, Any] | None, metric: str, digits
     if kind != "published" and not math.isfinite(mean):
         return Entry("failed" if row["failed"] else "–", None, "quiet")
     entry = _spread_entry(row, metric, digits)
-    if kind == "published":  # a column of its own needs no padding
+    if kind == "published":  # these have separate columns, which need no padding
         return replace(entry, content=entry.content.replace(FIGURE_SPACE, ""))
     if metric != sweep.main:
         return entry
@@ -202,11 +195,11 @@ def all_results(sweep: Sweep) -> Table:
         Column("Setting"),
         Column("Method", name=True),
         Column(_with_axis(label_of(main), sweep.scale), "plot", sortable=False),
-        Column(label_of(main), "number", falling=main not in LOWER),
-        Column("worst", "number", falling=main not in LOWER),
+        Column(label_of(main), "number", falling=main not in summary.LOWER),
+        Column("worst", "number", falling=main not in summary.LOWER),
         Column("against published"),
         Column("against baselines"),
-        *(Column(label_of(metric), "number", falling=metric not in LOWER) for metric in others),
+        *(Column(label_of(metric), "number", falling=metric not in summary.LOWER) for metric in others),
         Column("seeds", "number"),
     ]
     order = ("method", "published", "baseline")
@@ -229,7 +222,7 @@ def _results_row(sweep: Sweep, row: Mapping[str, Any], digits: Mapping[str, int]
     failed = f" + {row['failed']} failed" if row["failed"] else ""
     entries = [
         Entry(setting, float(sweep.settings.index(setting)), "group"),
-        Entry(Markup("{}{}").format(name, badge), name, text=f"{name} ({kind})" if badge else name),
+        Entry(Markup("{}{}").format(name, badge), name, text=_plain_name(kind, row["method"])),
         Entry(strip(sweep.scale, look=style, value=mean, spread=sd, reference=_reference(sweep, row)), mean),
         _spread_entry(row, main, digits[main]),
         Entry.number(worst, digits[main]) if math.isfinite(worst) else Entry(""),
@@ -271,7 +264,7 @@ def times(sweep: Sweep) -> Section | None:
     """Draw the run times of each method and device."""
     groups: dict[tuple[str, str], list[float]] = {}
     for r in sorted(sweep.done, key=lambda r: sweep.methods.index(r.cell.method)):
-        if math.isfinite(seconds := value_of(r, "seconds")):
+        if math.isfinite(seconds := summary.value_of(r, "seconds")):
             groups.setdefault((r.cell.method, r.device), []).append(seconds)
     every = [s for found in groups.values() for s in found]
     if not every:

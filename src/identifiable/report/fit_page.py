@@ -13,12 +13,24 @@ from numpy.typing import NDArray
 from identifiable.agreement.stability import DOUBTFUL, STABLE
 from identifiable.errors import join_few
 from identifiable.report.certificate_text import certificate_in_words
-from identifiable.report.html import Fact, Page, Section, render
+from identifiable.report.html import Fact, Page, Section, render, to_the_minute
 from identifiable.report.portraits import bars, circle, effect_map, film, histogram
+from identifiable.report.svg import tag
 from identifiable.report.table import Column, Entry, Row, Table, number
 
 MARKS = {"stable": "better", "doubtful": "quiet", "unstable": "worse"}
 ARROWS = {"->": "→", "-": "–"}
+AGREEMENTS = {  # heading and meaning
+    "seed_agreement": ("Seed agreement", "correlation with the matching latent in refits with other seeds"),
+    "split_half_agreement": (
+        "Split-half agreement",
+        "the lower of the correlations with fits to each half of the rows, on rows that these fits have not seen",
+    ),
+    "alternative_agreement": (
+        "Alternative-model agreement",
+        "correlation with the matching latent of other models that could have been selected",
+    ),
+}
 MOST_EFFECTS = 3  # columns named beside a latent
 MOST_COLUMNS = 40  # rows of the table of effects
 MOST_BARS = 8  # columns drawn for a latent
@@ -104,16 +116,15 @@ def _heading(account: Account) -> str:
 
 def _facts(account: Account) -> list[Fact]:
     data, expected = account["data"], account["expected"]
-    facts = [
+    return [
         Fact("Rows used", f"{data['rows used']} of {data['rows']}"),
         Fact("Columns used", str(len(data["columns used"]))),
         Fact("Latents", str(len(account["latents"]))),
         Fact("u", ", ".join(data["u"])),
         Fact("Expected agreement", "" if expected is None else f"{expected:.2f} with an independent run"),
-        Fact("Finished", account["finished"][:16].replace("T", " ") + " UTC"),
+        Fact("Finished", to_the_minute(account["finished"])),
         Fact("Versions", ", ".join(f"{name} {version}" for name, version in account["versions"].items())),
     ]
-    return [fact for fact in facts if fact.value]
 
 
 def _verdict(account: Account) -> Section:
@@ -125,35 +136,22 @@ def _verdict(account: Account) -> Section:
 def _reliability(account: Account, *, named: bool) -> Section:
     """Show verdict and agreement of each latent; `named`: also the columns it changes most."""
     latents = account["latents"]
-    agreements = [
-        ("seed_agreement", "Seed agreement", "correlation with the matching latent in refits with other seeds"),
-        (
-            "split_half_agreement",
-            "Split-half agreement",
-            "the lower of the correlations with fits to each half of the rows, on rows that these fits have not seen",
-        ),
-        (
-            "alternative_agreement",
-            "Alternative-model agreement",
-            "correlation with the matching latent of other models that could have been selected",
-        ),
-    ]
-    shown = [one for one in agreements if one[0] != "alternative_agreement" or _any(latents, one[0])]
+    shown = {key: words for key, words in AGREEMENTS.items() if key != "alternative_agreement" or _any(latents, key)}
     has_inactive = _any(latents, "inactive_share")
     columns = [Column("Latent", name=True), Column("Verdict")]
-    columns += [Column(title, "number", falling=True) for _, title, _ in shown]
+    columns += [Column(title, "number", falling=True) for title, _ in shown.values()]
     columns += [Column("Inactive", "number", falling=True)] if has_inactive else []
     columns += [Column("Identified"), *([Column("Strongest effects", sortable=False)] if named else [])]
     rows = []
     for i, report in enumerate(latents):
         entries = [Entry(f"z{i}", float(i), "group")]
         entries.append(Entry(report["verdict"], report["verdict"], MARKS[report["verdict"]]))
-        entries += [Entry.number(report[key], 3) for key, _, _ in shown]
+        entries += [Entry.number(report[key], 3) for key in shown]
         entries += [_percent(report["inactive_share"])] if has_inactive else []
         effects = list(report["columns"].items())[:MOST_EFFECTS]
         tied = [Entry(", ".join(f"{name} {number(v, 2)}" for name, v in effects))] if named else []
         rows.append(Row([*entries, Entry(in_words(report, i)), *tied], f"z{i}"))
-    lead = [f"{title}: {meaning}." for _, title, meaning in shown]
+    lead = [f"{title}: {meaning}." for title, meaning in shown.values()]
     lead += ["Inactive: share of rows in which the latent is constant."] if has_inactive else []
     if named:
         lead.append(
@@ -218,26 +216,18 @@ def _graph(account: Account) -> Section | None:
         return None
     lead = (
         "Conditional dependences among the stable latents, estimated by the PC algorithm. An arrow is drawn if the "
-        "independences determine the direction. PC assumes that there are no hidden common causes and no cycles."
+        "independences determine the direction. PC assumes no hidden common causes and no cycles."
     )
     edges, label = graph.get("edges", ()), "Causal graph of the latents"
     if not edges:
         why = graph.get("why", "No edges: the stable latents look independent.")
-        lines = render("reading.html", lines=[why], notes="")
-        return Section("graph", label, lines, "" if "why" in graph else lead)
+        return Section("graph", label, tag("p", why, class_="prose"), "" if "why" in graph else lead)
     columns = [Column("From", name=True), Column("", sortable=False), Column("To"), Column("Strength", "number")]
-    rows = [
-        Row(
-            [
-                Entry(e["from"], e["from"], "group"),
-                Entry(ARROWS[e["mark"]]),
-                Entry(e["to"], e["to"]),
-                Entry(number(e["strength"], 2), abs(e["strength"])),
-            ],
-            f"{e['from']} {e['to']}",
-        )
-        for e in edges
-    ]
+    rows = []
+    for e in edges:
+        ends = Entry(e["from"], e["from"], "group"), Entry(ARROWS[e["mark"]]), Entry(e["to"], e["to"])
+        strength = Entry(number(e["strength"], 2), abs(e["strength"]))
+        rows.append(Row([*ends, strength], f"{e['from']} {e['to']}"))
     names = sorted({e[end] for e in edges for end in ("from", "to")}, key=lambda n: int(n[1:]))
     return Section("graph", label, circle(names, edges, label) + Table("Edges", columns, rows).html(), lead)
 
@@ -287,14 +277,5 @@ def _data(account: Account) -> Section:
 
 
 def _reading() -> Section:
-    lines = [
-        "Identified latents are reproducible: refits with other seeds and on other rows recover them. The values of "
-        "unstable latents depend on the seed as much as on the data.",
-        "Reproducibility is necessary, not sufficient: a method can return the same wrong answer every time. Latents "
-        "are correct if, in addition, the assumptions above hold for your data.",
-        "Order, sign, scale and shift of the latents are arbitrary.",
-        f"Stable: all correlations above are at least {STABLE}. Doubtful: at least {DOUBTFUL}. Expected agreement: "
-        "mean correlation, on new rows, with the latents of an independent run on this table that selects the same "
-        "model. Split-half agreement predicts the agreement with a fit to another table.",
-    ]
-    return Section("reading", "How to read this page", render("reading.html", lines=lines, notes=""))
+    body = render("reading_fit.html", stable=STABLE, doubtful=DOUBTFUL)
+    return Section("reading", "How to read this page", body)

@@ -7,6 +7,7 @@ other scripts.
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -50,7 +51,7 @@ class Page:
     sections : from top to bottom; each is linked in the contents.
     kicker, question, source : above and below the heading.
     notices : highlighted statements below the heading.
-    facts : facts on the run, below the notices.
+    facts : facts on the run, below the notices; those without a value are left out.
 
     Examples
     --------
@@ -82,6 +83,18 @@ class Page:
 def render(template: str, **values: Any) -> Markup:
     """Fill in a template of this package; values that are not `Markup` are escaped."""
     return Markup(_environment().get_template(template).render(**values))
+
+
+def to_the_minute(moment: str) -> str:
+    """Write a moment to the minute; text that is not in ISO 8601 stays unchanged.
+
+    Examples
+    --------
+    >>> to_the_minute("2026-05-03T10:20:30.5+00:00"), to_the_minute("yesterday")
+    ('2026-05-03 10:20 UTC', 'yesterday')
+    """
+    found = re.match(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)", moment)
+    return f"{found.group(1)} {found.group(2)} UTC" if found else moment
 
 
 @cache

@@ -14,8 +14,6 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import ArrayLike, NDArray
 
-# ColorBrewer's Blues, as in `plot_recovery`.
-BLUES = ("f7fbff", "deebf7", "c6dbef", "9ecae1", "6baed6", "4292c6", "2171b5", "08519c", "08306b")
 HEAT_PIXELS = 160  # of the longer side of a heat map
 POLYGONS: dict[str, tuple[tuple[float, float], ...]] = {  # corners, in units of a marker's size
     "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
@@ -284,11 +282,11 @@ def _percent(fraction: float) -> str:
 
 def heat_map(table: ArrayLike, alt: str) -> Markup:
     """Draw a table of numbers in [0, 1], from white to dark blue; nan is drawn as 0."""
+    from matplotlib import colormaps
+
     values = np.clip(np.nan_to_num(np.asarray(table, dtype=np.float64), nan=0.0), 0, 1)
     side = max(1, HEAT_PIXELS // max(values.shape))
-    stops = np.array([[int(colour[i : i + 2], 16) for i in (0, 2, 4)] for colour in BLUES])
-    places = np.linspace(0, 1, len(BLUES))
-    pixels = np.stack([np.interp(values, places, channel) for channel in stops.T], axis=-1)
+    pixels = 255 * colormaps["Blues"](values)[..., :3]  # as in `plot_recovery`
     return png(pixels.repeat(side, axis=0).repeat(side, axis=1), alt, "heat")
 
 

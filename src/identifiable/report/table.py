@@ -1,6 +1,7 @@
 """Tables as values: one `Table` is written as HTML (sortable, filtered), as Markdown and for a terminal."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -151,7 +152,7 @@ class Table:
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     def terminal(self, **options: object) -> "rich.table.Table":
-        """Return the table for a terminal, without drawings; the options are those of `rich.table.Table`."""
+        """Return a compact table for a terminal, without drawings; the options are those of `rich.table.Table`."""
         from rich.table import Table as RichTable
         from rich.text import Text
 
@@ -159,9 +160,8 @@ class Table:
         for title, (_, column) in zip(self._headings, self._written, strict=True):
             table.add_column(title, justify="right" if column.kind == "number" else "left", overflow="fold")
         for row in self.rows:
-            shown = [row.entries[i] for i, _ in self._written]
-            styles = [" ".join(STYLES.get(mark, "") for mark in entry.mark.split()) for entry in shown]
-            table.add_row(*(Text(entry.plain, style) for entry, style in zip(shown, styles, strict=True)))
+            shown = [(compact(row.entries[i].plain), row.entries[i].mark.split()) for i, _ in self._written]
+            table.add_row(*(Text(text, " ".join(STYLES.get(mark, "") for mark in marks)) for text, marks in shown))
         return table
 
     @property
@@ -172,6 +172,17 @@ class Table:
     @property
     def _headings(self) -> list[str]:
         return [column.text or str(column.title) for _, column in self._written]
+
+
+def compact(text: str) -> str:
+    """Shorten the numbers of a text.
+
+    Examples
+    --------
+    >>> compact("0.950 ± 0.012"), compact("10.5 ± 0.1")
+    ('.950 ±.012', '10.5 ±.1')
+    """
+    return re.sub(r"(?<![\d.])0\.", ".", text).replace(" ± ", " ±")
 
 
 def escape_markdown(text: str) -> str:

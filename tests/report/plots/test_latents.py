@@ -43,11 +43,11 @@ def test_rows_without_labels_belong_to_their_most_probable_component():
     assert [text.get_text() for text in figure.legends[0].texts] == ["0", "1", "2", "2 sd"]
     assert not plot_latents(z).legends
     assert len(set(cloud_of(plot_latents(z).axes[0])[1])) == 1
-    flat = Mixture([0.5, 0.5], [[0.0, 0.0], [0.0, 0.0]], [[0.0, 1e6], [1.0, 1e6]])  # scales differ, one is flat
+    degenerate = Mixture([0.5, 0.5], [[0.0, 0.0], [0.0, 0.0]], [[0.0, 1e6], [1.0, 1e6]])
     z = np.column_stack([np.repeat([0.0, 1.0], 50), 1e3 * RNG.normal(size=100)])
-    counts = [text.get_text() for text in plot_latents(z, mixture=flat).legends[0].texts]
+    counts = [text.get_text() for text in plot_latents(z, mixture=degenerate).legends[0].texts]
     assert counts == ["0", "1", "2 sd"]
-    assert len(set(cloud_of(plot_latents(z, mixture=flat).axes[0])[1])) == 2
+    assert len(set(cloud_of(plot_latents(z, mixture=degenerate).axes[0])[1])) == 2
 
 
 def test_several_tables_are_drawn_side_by_side():

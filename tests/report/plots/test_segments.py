@@ -203,9 +203,9 @@ def test_a_latent_without_partner_and_a_constant_one():
     lines = {len(axis.lines): axis for axis in figure.axes}
     assert set(lines) == {1, 2}
     assert lines[1].texts[0].get_text() == "no\npartner"
-    flat = next(axis for axis in figure.axes if axis.texts[0].get_text() == "|r|\n0.000")
-    i = figure.axes.index(flat)
-    np.testing.assert_allclose(flat.lines[0].get_ydata(), z[:, i].mean())
+    constant_trace = next(axis for axis in figure.axes if axis.texts[0].get_text() == "|r|\n0.000")
+    i = figure.axes.index(constant_trace)
+    np.testing.assert_allclose(constant_trace.lines[0].get_ydata(), z[:, i].mean())
     assert figure.axes[0].get_title() == "two\nMCC 0.333"
     (constant,) = plot_traces(np.ones((200, 1)), {"a": z}).axes
     np.testing.assert_allclose(constant.lines[0].get_ydata(), 1)

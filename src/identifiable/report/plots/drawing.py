@@ -91,7 +91,7 @@ def draw_profiles(
     figure, axes = figures.make_panels(len(rows), wide, (width, height), (0.8, below + 0.3), share=True)
     figure.set_figwidth(max(NARROWEST, figure.get_figwidth()))
     figures.add_caption(figure, caption)
-    marker = {"marker": "o" if d <= 12 else "", "markersize": 2.5}
+    marker: dict[str, Any] = {"marker": "o" if d <= 12 else "", "markersize": 2.5}
     for i, axis in enumerate(axes):
         many = partners is None or len(rows[i]) > len(PALETTE)
         shades = ["0.25"] * len(rows[i]) if many else figures.colours(len(rows[i]))
@@ -134,8 +134,8 @@ def draw_curves(
         for j in sorted(range(x.shape[2]), key=lambda j: j in shades):  # the grey ones first, below the others
             axis.plot(own, curves[:, j], color=shades.get(j, "0.8"), linewidth=1.4 if j in shades else 0.7)
         axis.axvline(z, color="0.3", linewidth=0.9, linestyle=":")
-        room = 0.05 * (x.max() - x.min()) or 1.0
-        axis.set_ylim(x.min() - room, x.max() + room)
+        margin = 0.05 * (x.max() - x.min()) or 1.0
+        axis.set_ylim(x.min() - margin, x.max() + margin)
         figures.label(axis, x=f"latent {i}")
         figures.open_frame(axis)
     handles = [Line2D([], [], color=shade, linewidth=1.4, label=names[j]) for j, shade in shades.items()]

@@ -100,7 +100,7 @@ def open_frame(axis: "Axes") -> None:
 
 
 def add_caption(figure: "Figure", text: str) -> None:
-    """Write a caption below the figure, each paragraph wrapped to its width, and make room for it."""
+    """Write a caption below the figure, each paragraph wrapped to its width, and increase its height."""
     width = figure.get_figwidth()
     lines = [line for paragraph in text.split("\n") for line in textwrap.wrap(paragraph, int(13 * width))]
     if lines:
@@ -109,7 +109,7 @@ def add_caption(figure: "Figure", text: str) -> None:
 
 
 def add_legend(figure: "Figure", handles: Sequence[Any], title: str | None = None) -> None:
-    """Write a legend beside the panels, and make room for it."""
+    """Write a legend beside the panels, and increase the width of the figure."""
     longest = max(len(str(handle.get_label())) for handle in handles)
     figure.set_figwidth(figure.get_figwidth() + LETTER * longest)
     style: dict[str, Any] = {"fontsize": 8, "borderaxespad": 1.2, "frameon": False}

@@ -183,15 +183,15 @@ def plot_traversal(
     path = np.tile(start, (len(chosen), steps, 1))
     for i, own in enumerate(chosen):
         path[i, :, own] = values[i]
-    flat = np.asarray(model.inverse_transform(path.reshape(-1, n)))
-    decoded = flat.reshape(len(chosen), steps, *flat.shape[1:])
+    reconstructed = np.asarray(model.inverse_transform(path.reshape(-1, n)))
+    decoded = reconstructed.reshape(len(chosen), steps, *reconstructed.shape[1:])
     caption, kept = "", np.arange(len(chosen))
     if latents is None and n > MOST_LATENTS:
         change = np.ptp(decoded, axis=1).reshape(n, -1).sum(1)
         kept = np.sort(np.argsort(-change, kind="stable")[:MOST_LATENTS])
         caption = f"The {MOST_LATENTS} of {n} latents that change x most. "
     numbers, values = [int(chosen[i]) for i in kept], values[kept]
-    shape = models.image_shape_of(image_shape, model, rows, flat)
+    shape = models.image_shape_of(image_shape, model, rows, reconstructed)
     if shape is None:
         centre, scale = _standardisation(rows)
         names = models.column_names(model) or [f"column {j}" for j in range(rows.shape[1])]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WIDEST = 12.0  # width of all panels, in inches
 POINTS = 3000  # most points of a panel
 BINS = 40  # of a histogram
-FLOOR = 1e-3  # sd in units of each latent's sd added to every component, so that a flat one has a density
+FLOOR = 1e-3  # sd in units of each latent's sd added to every component, so that a degenerate one has a density
 
 
 def plot_latents(
@@ -161,12 +161,13 @@ def _draw_cloud(
 ) -> None:
     rows = np.random.default_rng(0).permutation(len(z))[:POINTS]
     found.scatter(axis, z[rows], labels[rows])
-    components = [] if learnt is None else list(learnt.with_rows(labels, found))
-    linewidth = 1.1 if len(components) <= 12 else 0.6
+    if learnt is None:
+        return
+    components = list(learnt.with_rows(labels, found))
+    linewidth = 1.1 if len(components) <= len(figures.PALETTE) else 0.6
     for k, colour in components:
-        assert learnt is not None
-        covariance = learnt.mixture.covariances[k][np.ix_(pair, pair)]
-        figures.draw_ellipse(axis, learnt.mixture.means[k, pair], covariance, colour, deviations=2, linewidth=linewidth)
+        mean, covariance = learnt.mixture.means[k, pair], learnt.mixture.covariances[k][np.ix_(pair, pair)]
+        figures.draw_ellipse(axis, mean, covariance, colour, deviations=2, linewidth=linewidth)
 
 
 def _draw_histogram(
@@ -178,7 +179,9 @@ def _draw_histogram(
         rows = labels == value
         axis.hist(z[rows, 0], edges, weights=shares[rows], color=colour, alpha=0.45, histtype="stepfilled")
     at = np.linspace(edges[0], edges[-1], 400)
-    for k, colour in learnt.with_rows(labels, found) if learnt is not None else ():
+    if learnt is None:
+        return
+    for k, colour in learnt.with_rows(labels, found):
         mixture, (i,) = learnt.mixture, pair
         density = norm.pdf(at, mixture.means[k, i], np.sqrt(mixture.covariances[k, i, i]))
         axis.plot(at, mixture.weights[k] * density, color=colour, linewidth=1.1)

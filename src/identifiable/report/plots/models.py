@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
-from identifiable.metrics._checks import FloatArray, IntArray
+from identifiable.metrics._checks import FloatArray, IntArray, table
 from identifiable.report.plots.figures import are_indices, as_text, listed
 
 Shape = tuple[int, ...]
@@ -48,7 +48,7 @@ def clusters_of(model: Any, X: ArrayLike | None, mixture: Mixture | None, facet:
     counts = np.bincount(labels, minlength=total)
     present = np.flatnonzero(counts)
     names = [f"cluster {k}, {100 * count / len(labels):.1f} %" for k, count in enumerate(counts)]
-    scores, meaning, by = counts, "", "share"
+    scores, meaning, by = counts / len(labels), "", "share"
     if confidence is not None:
         scores = np.bincount(labels, confidence, total) / np.maximum(counts, 1)
         meaning, by = "; p: their mean p(k | x)", "p"
@@ -148,18 +148,11 @@ def column_names(model: Any) -> list[str] | None:
 def rows_of(model: Any, X: ArrayLike) -> NDArray[Any]:
     """Return X as an array of finite numbers, (N, d) or images, of the model's width."""
     array = np.asarray(X)
-    if array.dtype.kind not in "fiub":
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"X must be numbers: {error}. Encode or drop other columns.") from None
     if not 2 <= array.ndim <= 4 or 0 in array.shape:
         raise DataError(
             f"X must have rows: a table (N, d), or images (N, h, w) or (N, h, w, channels), got shape {array.shape}."
         )
-    bad = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))
-    if len(bad):
-        raise DataError(f"X must be finite, got NaN or infinity in row {bad[0]} ({len(bad)} such rows): drop them.")
+    array = table("X", array.reshape(len(array), -1), min_rows=1).reshape(array.shape)
     width = getattr(model, "n_features_in_", None)
     if width is not None and width not in (array.shape[1], math.prod(array.shape[1:])):
         raise DataError(f"X must have the {width} columns {type(model).__name__} was fitted to, got {array.shape}.")
@@ -173,12 +166,10 @@ def take(X: Any, rows: IntArray) -> Any:
 
 def image_shape_of(given: Shape | None, model: Any, rows: NDArray[Any] | None, decoded: NDArray[Any]) -> Shape | None:
     """Return the shape of an image, or None if rows are not images."""
-    of_model = _attribute(model, "image_shape_")
-    if given is not None or of_model is not None:
-        shape = tuple(of_model if given is None else given)
-    else:
-        shape = next((tuple(a.shape[1:]) for a in (rows, decoded) if a is not None and a.ndim > 2), ())
-    if not shape and given is None:
+    images = [np.shape(array)[1:] for array in (rows, decoded) if array is not None and array.ndim > 2]
+    shapes = [given, _attribute(model, "image_shape_"), *images]
+    shape = next((tuple(shape) for shape in shapes if shape is not None), None)
+    if shape is None:
         return None
     whole = all(isinstance(side, int | np.integer) and side >= 1 for side in shape)
     if not whole or len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (1, 3)):

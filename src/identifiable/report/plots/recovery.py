@@ -49,7 +49,7 @@ def plot_activity(masks: Masks, *, most: int = 40) -> "Figure":
 
     cells.pcolormesh(patterns, cmap="Greys", vmin=0, vmax=1, edgecolors="0.75", linewidth=0.5)
     cells.set(ylim=(rows, 0), ylabel="pattern", xticks=[], yticks=[])
-    cells.set_title("black: active, white: at rest", fontsize=10)
+    cells.set_title("black: active, white: inactive", fontsize=10)
 
     centres = np.arange(rows) + 0.5
     bars.barh(centres, 100 * shares, color="0.3", height=0.8)

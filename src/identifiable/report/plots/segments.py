@@ -99,7 +99,7 @@ def plot_traces(
     r"""Draw true latents, dashed, and recovered ones row by row: figures 3 and 4 of Khemakhem et al. (2020).
 
     Each true latent :math:`z_i` is drawn with its partner :math:`\hat z_{\pi(i)}` of the best assignment (see `match`),
-    rescaled by :math:`\min_{a, b} \sum (z_i - a \hat z_{\pi(i)} - b)^2`. This shrinks a poor partner: a flat line
+    rescaled by :math:`\min_{a, b} \sum (z_i - a \hat z_{\pi(i)} - b)^2`. This shrinks a poor partner: a constant line
     carries no information on the latent. Assignment, scale, shift, |r| and MCC are over all rows, not only those drawn.
 
     Parameters
@@ -318,7 +318,8 @@ def _colour_by_quantity(figure: "Figure", axes: "Sequence[Axes]", clouds: Sequen
     norm = Normalize(everything.min(), everything.max())
     look: dict[str, Any] = {"norm": norm, "cmap": "viridis", "s": 7, "alpha": 0.5, "linewidths": 0}
     for axis, cloud in zip(axes, clouds, strict=True):
-        axis.scatter(*cloud.points[cloud.drawn].T, c=cloud.u[cloud.drawn], rasterized=True, **look)
+        x, y = cloud.points[cloud.drawn].T
+        axis.scatter(x, y, c=cloud.u[cloud.drawn], rasterized=True, **look)
     bar = figure.colorbar(ScalarMappable(norm, "viridis"), ax=list(axes), label="u", fraction=0.05, pad=0.02, aspect=18)
     bar.ax.tick_params(labelsize=8)
 
