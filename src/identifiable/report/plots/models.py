@@ -147,16 +147,15 @@ def column_names(model: Any) -> list[str] | None:
 
 def rows_of(model: Any, X: ArrayLike) -> NDArray[Any]:
     """Return X as an array of finite numbers, (N, d) or images, of the model's width."""
-    array = np.asarray(X)
+    array: NDArray[Any] = np.asarray(X)
     if not 2 <= array.ndim <= 4 or 0 in array.shape:
         raise DataError(
             f"X must have rows: a table (N, d), or images (N, h, w) or (N, h, w, channels), got shape {array.shape}."
         )
-    array = table("X", array.reshape(len(array), -1), min_rows=1).reshape(array.shape)
-    width = getattr(model, "n_features_in_", None)
-    if width is not None and width not in (array.shape[1], math.prod(array.shape[1:])):
-        raise DataError(f"X must have the {width} columns {type(model).__name__} was fitted to, got {array.shape}.")
-    return array
+    shape, width = array.shape, getattr(model, "n_features_in_", None)
+    if width is not None and width not in (shape[1], math.prod(shape[1:])):
+        raise DataError(f"X must have the {width} columns {type(model).__name__} was fitted to, got {shape}.")
+    return table("X", array.reshape(len(array), -1), min_rows=1).reshape(shape)
 
 
 def take(X: Any, rows: IntArray) -> Any:
