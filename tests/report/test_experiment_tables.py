@@ -86,6 +86,7 @@ def test_the_comparison_marks_verdicts_and_the_best_mean(sweep, frame):
             means += [found["mcc_mean"]] * (kind != "published")
             assert "best" not in entry.mark or entry.key == max(entry.key, *means)
         assert sum("best" in entry.mark for entry in row.entries) == 1
+    assert [column.text for column in table.columns][4:7] == ["PDGMM", "published: two stages", "published: VaDE"]
     words = Reader(glance(sweep).body).words
     assert all(Reader(item).words in words for item in key(sweep))
     assert len(key(sweep)) == 5
@@ -150,6 +151,8 @@ def test_all_results_have_a_row_per_setting_and_method(sweep, frame):
         assert found["against_published"] in verdict
         assert ("published" in table.rows[0].entries[5].content) or verdict
     body = str(numbers(sweep).body)
+    assert Reader(body).rows[0][2].startswith("MCC")  # with the ends of its axis
+    assert Reader(body).rows[0][2].endswith("1")
     assert body.count('class="reference"') == (frame["against_published"] != "").sum()
     assert numbers(Sweep(RECIPE, [])) is None
 

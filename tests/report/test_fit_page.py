@@ -3,6 +3,7 @@ import pytest
 
 from fake_fit import account
 from fake_sweep import HOSTILE
+from identifiable.agreement.stability import STABLE
 from identifiable.report.fit_page import Pictures, fit_page, in_words
 from page_reader import Reader
 
@@ -72,6 +73,7 @@ def test_models_and_guarantees_are_listed():
     without = fit_page(account() | {"certificate": None}, "t.csv")
     assert "guarantees" not in [section.anchor for section in without.sections]
     assert "9 rows." in words_of(account(), "data")
+    assert str(STABLE) in words_of(account(), "reading")
 
 
 def test_of_many_columns_those_with_the_largest_effects_are_shown():

@@ -7,7 +7,7 @@ import pytest
 from markupsafe import Markup
 
 from identifiable import files
-from identifiable.report.html import Fact, Page, Section, render
+from identifiable.report.html import Fact, Page, Section, render, to_the_minute
 from page_reader import Reader
 
 PAGE = Page(
@@ -43,6 +43,11 @@ def test_a_template_with_a_missing_value_is_refused():
     assert "a &lt; b" in render("reading_fit.html", stable="a < b", doubtful=0)
     with pytest.raises(UndefinedError):
         render("reading_fit.html", stable=1)
+
+
+def test_moments_are_written_to_the_minute():
+    assert to_the_minute("2026-05-03T10:20:30+00:00") == "2026-05-03 10:20 UTC"
+    assert to_the_minute("yesterday") == "yesterday"
 
 
 def test_a_page_is_written_to_a_file(tmp_path):

@@ -64,7 +64,11 @@ def test_panels_fill_rows_and_only_outer_ones_have_tick_labels(share):
     assert (axes[-1].get_xlim() == (3, 4)) == share
 
 
-def test_captions_are_wrapped_and_make_room():
+def test_rows_of_panels_are_about_as_long():
+    assert [figures.columns_for(count, 5) for count in (1, 5, 6, 9, 11)] == [1, 5, 3, 5, 4]
+
+
+def test_captions_are_wrapped_and_enlarge_the_figure():
     figure, (axis,) = figures.make_panels(1, 1, (2, 2))
     height = figure.get_figheight()
     figures.add_caption(figure, "")
