@@ -1,4 +1,4 @@
-"""A sweep that was never run: seventeen settings, eight methods, five seeds, numbers that could have come out."""
+"""An experiment that was never run: seventeen settings, eight methods, five seeds, plausible numbers."""
 
 from dataclasses import replace
 from functools import cache
@@ -7,6 +7,8 @@ import numpy as np
 
 from identifiable.experiments.recipe import BASELINES, Method, Published, QuickOverrides, Recipe, Record, Setting
 
+HOSTILE = "<script>alert(1)</script>"
+QUOTES = "\" onmouseover='alert(1)' x=\""
 BASE = {"law": "pdgmm", "rows": 20_000, "n": 10, "k": 1, "layers": 10, "rho": 50, "delta": 0, "theta": 0}
 # What a setting changes; the published two stages and VaDE; how hard it is for a method that learns, and for a line.
 SETTINGS = {
@@ -125,9 +127,38 @@ def certificate(mcc):
             {
                 "name": "mixing",
                 "verdict": "inconclusive",
-                "words": "On the premise that the mixing is injective.",
+                "words": "Assumed: the mixing is injective.",
             },
             {"name": "genericity", "verdict": "holds", "words": "Components of one rank differ at some common point."},
             {"name": "common basis", "verdict": holds, "sentence": "All supports are spanned by columns of one basis."},
         ],
     }
+
+
+def hostile():
+    """An experiment with a script in every name."""
+    plan = RECIPE
+    plan = replace(
+        plan,
+        title=HOSTILE,
+        question=HOSTILE,
+        source=QUOTES,
+        notes=HOSTILE,
+        settings=tuple(Setting(f"{HOSTILE} {i}", {"n": v, QUOTES: i}) for i, v in enumerate((HOSTILE, "2", QUOTES))),
+        methods={HOSTILE: Method("PDGMM"), QUOTES: Method("PDGMM"), "PCA": plan.methods["PCA"]},
+        published=(Published(f"{HOSTILE} 0", f"{HOSTILE} published", "mcc", 0.9),),
+        metrics=("mcc", HOSTILE),
+        axes=("n",),
+    )
+    numbers = {"mcc": 0.5, HOSTILE: 0.5}
+    arrays = {"correlation": [[1, 0], [0, 1]], "restarts": [1, 2, 3, 4, 5], "scores": [1, 3, 2, 5, 4]}
+    words = {"level": HOSTILE, "theorem": QUOTES, "meaning": HOSTILE, "checks": [{"name": HOSTILE, "words": QUOTES}]}
+    rng = np.random.default_rng(0)
+    made = record(RECIPE.cells()[0], rng)
+    found = [
+        replace(made, cell=cell, metrics=numbers, arrays=arrays, certificate=words, device=QUOTES, commit=HOSTILE)
+        for cell in plan.cells()
+    ]
+    found[0] = replace(found[0], status="failed", error=HOSTILE)
+    found[1] = replace(found[1], versions={HOSTILE: QUOTES}, finished=HOSTILE)
+    return plan, found

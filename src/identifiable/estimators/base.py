@@ -28,10 +28,8 @@ __all__ = [
     "resolve_device",
 ]
 
-LARGEST, SMALLEST = (
-    np.float64(1e100),
-    1e-100,
-)  # values and standard deviations whose squares, summed, neither overflow nor vanish
+LARGEST = np.float64(1e100)  # up to this size, sums of squares do not overflow
+SMALLEST = 1e-100  # from this size on, squares of standard deviations do not vanish
 
 
 @dataclass(eq=False, repr=False)

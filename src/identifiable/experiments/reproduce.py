@@ -1,12 +1,10 @@
 """Run a recipe, and show what came out: a table in the terminal, a page, a table of all cells."""
 
-import math
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
@@ -20,11 +18,10 @@ from identifiable.experiments.measure import best_device, group, measure, measur
 from identifiable.experiments.papers import RECIPES, find
 from identifiable.experiments.recipe import BASELINES, Cell, Recipe, Record
 from identifiable.experiments.runner import Results, Together, collect, merge, read_records, run
-from identifiable.experiments.summary import BEATS, BEATS_NOT, summarise
+from identifiable.experiments.summary import summarise
 from identifiable.report.experiment_page import write_report
-
-LARGE = 10  # from here on, numbers have one decimal instead of three
-STYLES = {"baseline": "dim", "published": "cyan"}
+from identifiable.report.experiment_tables import tables_of
+from identifiable.report.sweep import Sweep
 
 
 @dataclass(frozen=True)
@@ -165,55 +162,13 @@ def listing() -> Table:
 
 def rendered(found: Reproduction) -> Table:
     """Return the table of a run for a terminal: settings by methods on the main metric; all metrics of one setting."""
-    recipe, frame = found.recipe, found.table
-    main = recipe.metrics[0]
-    title, caption = f"{recipe.name}: {recipe.title}", _caption(found)
-    table = Table(
-        title=title, caption=caption, title_justify="left", caption_justify="left", box=SIMPLE, padding=(0, 1)
-    )
-    if frame["setting"].nunique() == 1:
-        shown = [m for m in recipe.metrics if frame[f"{m}_mean"].notna().any()]
-        table.add_column(str(frame["setting"].iloc[0]), overflow="fold")
-        for metric in shown:
-            table.add_column(metric, justify="right")
-        for row in frame.to_dict("records"):
-            table.add_row(row["method"], *(_number(row, m, main) for m in shown), style=STYLES.get(row["kind"], ""))
-        return table
-    table.add_column(main, no_wrap=True)
-    methods = frame.sort_values("kind", key=lambda kind: kind == "published", kind="stable")["method"].unique()
-    for method in methods:
-        table.add_column(method, justify="right", overflow="fold")
-    for setting, rows in frame.groupby("setting", sort=False):
-        own = {row["method"]: row for row in rows.to_dict("records")}
-        table.add_row(str(setting), *(_number(own[m], main, main) if m in own else "" for m in methods))
-    return table
-
-
-def _number(row: Mapping[Hashable, Any], metric: str, main: str) -> Text:
-    """Return mean and sd; the main metric green and marked where it beats all baselines, red where it does not."""
-    beats = row["against_baselines"] if metric == main else ""
-    text = spread(row[f"{metric}_mean"], row[f"{metric}_sd"]) + "*" * (beats == BEATS)
-    if row["failed"]:
-        return Text(f"{text} {row['failed']} failed", "red")
-    return Text(text, {BEATS: "green", BEATS_NOT: "red"}.get(beats, STYLES.get(row["kind"], "")))
-
-
-def spread(mean: float, sd: float) -> str:
-    """Return a mean and its standard deviation, short: ".950 ±.012"; a dash where there is none.
-
-    Examples
-    --------
-    >>> spread(0.95, 0.012), spread(0.95, float("nan")), spread(float("nan"), 0.0), spread(-0.2, 0.1), spread(75.3, 2.0)
-    ('.950 ±.012', '.950', '–', '-.200 ±.100', '75.3 ±2.0')
-    """
-    if math.isnan(mean):
-        return "–"
-    digits = 1 if abs(mean) >= LARGE else 3
-    return " ±".join(
-        f"{v:.{digits}f}".replace("0.", ".", 1) if abs(v) < 1 else f"{v:.{digits}f}"
-        for v in (mean, sd)
-        if not math.isnan(v)
-    )
+    recipe = found.recipe
+    tables = tables_of(Sweep(recipe, found.results.records))
+    if not tables:
+        return Table(title=f"{recipe.name}: {recipe.title}", caption=_caption(found))
+    left: dict[str, object] = {"title_justify": "left", "caption_justify": "left", "box": SIMPLE, "padding": (0, 1)}
+    table = next(iter(tables.values()))
+    return table.terminal(title=f"{recipe.name}: {recipe.title}", caption=_caption(found), **left)
 
 
 def _caption(found: Reproduction) -> str:
@@ -223,7 +178,7 @@ def _caption(found: Reproduction) -> str:
         results.missing
     )
     small = "A smaller version: fewer rows, seeds and steps than the paper. " if _is_quick(results.records) else ""
-    return small + ", ".join(words) + ". Mean ± sd over seeds; * better than every trivial baseline."
+    return small + ", ".join(words) + ". Mean ± sd over seeds; † does not beat the best trivial baseline."
 
 
 def _is_quick(records: Sequence[Record]) -> bool:
