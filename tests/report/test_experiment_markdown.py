@@ -68,7 +68,7 @@ def test_one_setting_has_one_table_of_methods_by_metrics(tmp_path):
 def test_names_from_data_stay_text(tmp_path):
     hostile = "<script>alert(1)</script> | [x](y) *z* `"
     some = [r for r in fake_sweep.records(failed=0) if r.cell.setting in ("n=10", "n=5")]
-    renamed = [replace(r, cell=replace(r.cell, setting=hostile)) if r.cell.setting == "n=5" else r for r in some]
+    renamed = [replace(r, run=replace(r.cell, setting=hostile)) if r.cell.setting == "n=5" else r for r in some]
     text = text_of(tmp_path, fake_sweep.RECIPE, renamed)
     assert not re.search(r"(?<!\\)[<`]", text)
     assert f"| {plain(hostile)} |" in text

@@ -85,10 +85,10 @@ def hostile():
     arrays = {"correlation": [[1, 0], [0, 1]], "restarts": [1, 2, 3, 4, 5], "scores": [1, 3, 2, 5, 4]}
     words = {"level": HOSTILE, "theorem": QUOTES, "meaning": HOSTILE, "checks": [{"name": HOSTILE, "words": QUOTES}]}
     rng = np.random.default_rng(0)
-    made = fake_sweep.record(fake_sweep.RECIPE.cells()[0], rng)
+    made = fake_sweep.record(fake_sweep.RECIPE.runs()[0], rng)
     found = [
-        replace(made, cell=cell, metrics=numbers, arrays=arrays, certificate=words, device=QUOTES, commit=HOSTILE)
-        for cell in plan.cells()
+        replace(made, run=run, metrics=numbers, arrays=arrays, certificate=words, device=QUOTES, commit=HOSTILE)
+        for run in plan.runs()
     ]
     found[0] = replace(found[0], status="failed", error=HOSTILE)
     found[1] = replace(found[1], versions={HOSTILE: QUOTES}, finished=HOSTILE)
@@ -146,7 +146,7 @@ def test_a_quick_run_says_so():
     )
     (command,) = [fact.value for fact in page.facts if fact.command]
     assert command == "identifiable reproduce paper/table1 --quick"
-    first = recipe.cells()[0].seed
+    first = recipe.runs()[0].seed
     few = [r for r in fake_sweep.records() if r.cell.seed == first]
     (command,) = [fact.value for fact in sweep_page(recipe, few).facts if fact.command]
     assert command == "identifiable reproduce paper/table1 --seeds 1"
@@ -311,7 +311,7 @@ def test_certificates_are_counted_and_put_in_words(records):
     words = Reader(section.body).words
     found = [r for r in records if r.cell.setting == "delta=3" and r.cell.method == "PDGMM" and r.status == "done"]
     assert f"none × {len(found)}" in words
-    assert "? cannot tell mixing On the premise that the mixing is injective." in words
+    assert "inconclusive mixing Assumed: the mixing is injective." in words
     assert "✗ fails common basis All supports are spanned by columns of one basis." in words
     assert "Blocks: {0}, {1, 2}, {3}." in words
     bare = [replace(r, certificate={"level": "PS"}) for r in records[:5]]

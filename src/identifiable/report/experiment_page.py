@@ -8,7 +8,7 @@ from pathlib import Path
 from identifiable import files
 from identifiable.errors import join_few
 from identifiable.experiments.recipe import QUICK, Recipe, Record
-from identifiable.experiments.summary import ROUNDING, per_cell, summarise
+from identifiable.experiments.summary import ROUNDING, per_run, summarise
 from identifiable.report.experiment_figures import correlations, panels, restarts
 from identifiable.report.experiment_markdown import sweep_text
 from identifiable.report.experiment_shared import Sweep, label_of
@@ -30,7 +30,7 @@ def write_report(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     page, table = folder / "report.html", folder / "results.csv"
-    content = per_cell(records).to_csv(index=False, lineterminator="\n")
+    content = per_run(records).to_csv(index=False, lineterminator="\n")
     html, sweep = sweep_page(recipe, records, missing=missing), Sweep(recipe, records, missing)
     files.write_bytes(table, content.encode())
     files.write_bytes(folder / "report.md", sweep_text(sweep, _facts(sweep), _notices(sweep)).encode())
@@ -156,8 +156,8 @@ def _reading(sweep: Sweep) -> Section:
         "R² compare with the true latents, on rows that were not fitted, and can be had only where these are known.",
         f"Against published, on {main}: better or worse if the means differ by more than the standard deviation of "
         f"their difference, √(sd² + sd²), where an sd that is not known counts as 0, and by more than {ROUNDING}, the "
-        "rounding of printed numbers. A method is compared with the published one that its name contains, or else with "
-        "the best published one of the setting.",
+        "rounding of printed numbers. A method is compared with the published number that the recipe names for it, or "
+        "else with the best one of the setting.",
         "Against the baselines: a method beats them if its mean is better than that of every trivial baseline on the "
         "same draws. One that does not has shown nothing on that setting.",
     ]
