@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import fresh
 import identifiable
 from identifiable.cli import _number_of_latents, _seconds, app
+from identifiable.errors import DataError
 
 FIT = Path(__file__).parent / "fixtures" / "v0.1" / "fit"
 RUNS = FIT.parent / "reproduce"
@@ -23,7 +24,7 @@ def call(*arguments, cwd=None):
 
 
 def invoke(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return CliRunner(env={"COLUMNS": "160"}).invoke(app, [str(argument) for argument in arguments])
 
 
 def test_help_names_every_command():
@@ -77,7 +78,7 @@ def test_an_error_has_a_traceback_only_on_request(tmp_path):
 
 
 def test_numbers_of_latents_and_times():
-    assert _number_of_latents("7") == 7
+    assert [_number_of_latents(text) for text in ("7", "auto")] == [7, "auto"]
     assert [_seconds(text) for text in ("90s", "10m", "1.5h", "20")] == [90, 600, 5400, 20]
     for wrong in ("", "m", "-3s", "nan"):
         with pytest.raises(typer.BadParameter):
@@ -89,7 +90,7 @@ def test_data_sets_are_listed():
     assert all(name in output for name in ("pdgmm", "make_segments", "sachs", "CC0", "mnist"))
 
 
-def test_a_fitted_folder_is_checked_and_used(tmp_path):
+def test_a_fitted_folder_is_checked_used_and_reported(tmp_path):
     folder = tmp_path / "fitted"
     shutil.copytree(FIT, folder)
     assert "stable" in invoke("check", folder).stdout
@@ -104,9 +105,21 @@ def test_a_fitted_folder_is_checked_and_used(tmp_path):
         header, *rows = written.read_text().splitlines()
         assert len(rows) == 7
         assert columns in (None, header.split(","))
+    result = invoke("report", folder)
+    assert result.exit_code == 0, result.output
+    assert "report.html" in result.stdout
+    assert "<title>" in (folder / "report.html").read_text()
 
 
 def test_a_folder_of_runs_is_reported(tmp_path):
     shutil.copytree(RUNS, tmp_path / "run")
     assert invoke("report", tmp_path / "run").exit_code == 0
     assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_a_folder_without_results_is_one_clear_error(tmp_path):
+    for folders in ((tmp_path,), (RUNS, tmp_path), (FIT, RUNS, "-o", tmp_path / "into")):
+        result = invoke("report", *folders)
+        assert isinstance(result.exception, DataError)
+        assert "no results" in str(result.exception)
+    assert not (tmp_path / "into").exists()

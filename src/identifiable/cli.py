@@ -76,6 +76,8 @@ def fit(
     key: Key = None,
 ) -> None:
     """Find the latents of a table and report how reliable each one is. No ground truth is needed."""
+    n_latents, seconds = _number_of_latents(latents), _seconds(time)  # before the slow imports
+
     from identifiable.auto import folder as fits
 
     found = fits.fit(
@@ -84,10 +86,10 @@ def fit(
         u=None if not u else u[0] if len(u) == 1 else u,
         columns=column or None,
         key=key,
-        n_latents=latents if latents == "auto" else _number_of_latents(latents),
+        n_latents=n_latents,
         model=model,
         n_restarts=restarts,
-        seconds=_seconds(time),
+        seconds=seconds,
         random_state=seed,
         device=device,
     )
@@ -211,9 +213,32 @@ def report(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to merge several folders into.")] = None,
 ) -> None:
     """Write the page of a fit or of a reproduced table: report.html, which opens offline."""
+    from identifiable.auto import folder as fits
+    from identifiable.errors import DataError
     from identifiable.experiments import reproduce as sweeps
+    from identifiable.experiments.run_folder import is_run_folder
 
+    if len(folder) == 1 and output is None and (folder[0] / fits.ACCOUNT).is_file():
+        typer.echo(f"Wrote {_write_fit_page(folder[0])}.")
+        return
+    for path in folder:
+        if not is_run_folder(path):
+            raise DataError(
+                f"{str(path)!r} holds no results to report. Name one folder that 'identifiable fit' wrote, or one or "
+                "more that 'identifiable reproduce' wrote."
+            )
     sweeps.show(sweeps.report(folder, output))
+
+
+def _write_fit_page(folder: Path) -> Path:
+    """Write the page of a fit; a page with images is kept, as the folder does not contain the images."""
+    from identifiable.auto import folder as fits
+    from identifiable.report.fit_page import fit_page
+
+    fitted, page = fits.open_fit(folder), folder / fits.PAGE
+    if fitted.account["data"]["picture"] is None or not page.is_file():
+        fit_page(fitted.account, folder.resolve().name).write(page)
+    return page
 
 
 def _write_table(frame: "pd.DataFrame", path: Path) -> None:
@@ -242,7 +267,9 @@ def _seconds(text: str) -> float:
     return found
 
 
-def _number_of_latents(text: str) -> int:
+def _number_of_latents(text: str) -> int | str:
+    if text == "auto":
+        return text
     if not text.isdecimal() or int(text) < 1:
         raise typer.BadParameter(f"Expected a number from 1, or auto. Got {text!r}.", param_hint="--latents")
     return int(text)
