@@ -5,7 +5,9 @@ A measurement notes "start KEY PID" and "end KEY PID" in a log that is only ever
 
 import os
 import signal
+import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -78,6 +80,21 @@ def is_alive(pid):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+@contextmanager
+def killing(log, *, beside=None):
+    """Kill the process that waits, once the run beside it has begun, too."""
+
+    def kill():
+        until(lambda: noted(log, "waits") and (beside is None or beside.key in noted(log, "start")))
+        line = next(line for line in log.read_text().splitlines() if line.startswith("waits"))
+        os.kill(int(line.split()[2]), signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    yield
+    thread.join()
 
 
 def logged(log):

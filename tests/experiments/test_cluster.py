@@ -7,13 +7,25 @@ import time
 
 import dask
 import pytest
-from test_runner import killing
 
 import fresh
 from identifiable.experiments import cluster
 from identifiable.experiments.run_folder import read_records
 from identifiable.experiments.runner import run_all
-from run_helpers import contents, dies_at, expected, is_alive, logged, noted, once_waits, one_run, pids, runs, until
+from run_helpers import (
+    contents,
+    dies_at,
+    expected,
+    is_alive,
+    killing,
+    logged,
+    noted,
+    once_waits,
+    one_run,
+    pids,
+    runs,
+    until,
+)
 
 pytestmark = pytest.mark.usefixtures("forked")
 

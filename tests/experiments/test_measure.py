@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from test_papers import tiny
 
 from identifiable import PrincipalComponents
 from identifiable.data import Sample
@@ -146,7 +145,9 @@ def test_images_become_tables_for_methods_without_a_net(monkeypatch):
 
 
 def test_runs_of_one_group_are_measured_in_one_batch_as_alone():
-    group_runs = [tiny(r) for r in find("xu2026/table1").runs(quick=True) if r.method == "TwoStage"][:3]
+    small = {"hidden": (2,), "sparse_hidden": (2,), "max_steps": 3, "sparse_steps": 3, "batch_size": 64}
+    how = Method("TwoStage", {"n_restarts": 1} | small, fresh=True)
+    group_runs = [run(method="TwoStage", how=how, rho=rho) for rho in (50, 75, "1 var")]
     (key,) = {group(r) for r in group_runs}
     assert key is not None
     for one, outcome in zip(group_runs, measure_batch(group_runs, "cpu"), strict=True):

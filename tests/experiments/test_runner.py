@@ -7,10 +7,8 @@ import secrets
 import shutil
 import signal
 import subprocess
-import threading
 import time
 import warnings
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -31,6 +29,7 @@ from run_helpers import (
     fails_at_1,
     files,
     is_alive,
+    killing,
     logged,
     note,
     noted,
@@ -42,21 +41,6 @@ from run_helpers import (
 )
 
 pytestmark = pytest.mark.usefixtures("forked")
-
-
-@contextmanager
-def killing(log, *, beside=None):
-    """Kill the process that waits, once the run beside it has begun, too."""
-
-    def kill():
-        until(lambda: noted(log, "waits") and (beside is None or beside.key in noted(log, "start")))
-        line = next(line for line in log.read_text().splitlines() if line.startswith("waits"))
-        os.kill(int(line.split()[2]), signal.SIGKILL)
-
-    thread = threading.Thread(target=kill)
-    thread.start()
-    yield
-    thread.join()
 
 
 @pytest.mark.parametrize("jobs", [1, 3])

@@ -1,14 +1,12 @@
 """Theorems 1 and 2 of Khemakhem et al. (2020) against known answers: priors made by hand, the simulator, samples."""
 
 import json
-import time
-from dataclasses import fields
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from identifiable import ConditionalPrior, Mixture, certify, persist
+from identifiable import ConditionalPrior, Mixture, certify
 from identifiable.data import make_segments, make_tcl
 from identifiable.errors import DataError
 from identifiable.theory import Level
@@ -55,119 +53,6 @@ def deficient(rng, family, kind, G=40, n=5):
         power = -1.0 if family == "laplace" else -2.0
         scales[:, 3] = (scales[:, 1] ** power + scales[:, 0] ** power) ** (1 / power)
     return means, scales
-
-
-# The law.
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_natural_parameters_are_those_of_the_density(family):
-    """log p(z | u) - log p(z | u_0) is T(z) (λ(u) - λ(u_0)) and a constant, for every z."""
-    means, scales = parameters(np.random.default_rng(0), family, G=4, n=2)
-    prior = ConditionalPrior(family, means, scales)
-    z, m = np.linspace(-4, 5, 50), means[0, 1]
-    T = {
-        "variance": [(z - m) ** 2],
-        "laplace": [np.abs(z - m)],
-        "mean": [z],
-        "gaussian": [z, z**2],
-    }[family]
-    density = stats.laplace if family == "laplace" else stats.norm
-    logs = np.array([density.logpdf(z, means[u, 1], scales[u, 1]) for u in range(4)])
-    natural = prior.natural[:, 1]
-    assert natural.shape == (4, prior.k)
-    rest = (logs - logs[0]) - (natural - natural[0]) @ np.array(T)
-    np.testing.assert_allclose(rest, np.tile(rest[:, :1], 50), atol=1e-9)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_jacobian_by_differences(family):
-    means, scales = parameters(np.random.default_rng(0), "gaussian", G=4, n=2)
-    prior = ConditionalPrior(family, means, scales)
-    for part, (up, down) in enumerate(
-        [
-            ((means + 1e-5, scales), (means - 1e-5, scales)),
-            ((means, scales * np.exp(1e-5)), (means, scales / np.exp(1e-5))),
-        ]
-    ):
-        slope = (ConditionalPrior(family, *up).natural - ConditionalPrior(family, *down).natural) / 2e-5
-        if family == "mean" and part == 1:
-            slope = np.zeros_like(slope)  # one scale for all u, taken as known
-        np.testing.assert_allclose(prior.jacobian[..., part], slope, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_bootstrap_and_counts_agree_on_the_errors(family):
-    rng = np.random.default_rng(0)
-    means, scales = parameters(rng, family, G=3, n=4)
-    z, u = rows(means, scales, 4000, rng, family)
-    prior, plain = (ConditionalPrior.resampled(z, u, family, draws=draws) for draws in (200, 0))
-    assert plain.bootstrap is None
-    assert prior.spread.shape == (200, 3, 4, prior.k)
-    for part in (0, 1):
-        by_bootstrap, by_counts = (p.uncertainty[..., part, part] for p in (prior, plain))
-        np.testing.assert_allclose((by_bootstrap / by_counts).mean(), 1, atol=0.12)
-        np.testing.assert_allclose(by_bootstrap / by_counts, 1, atol=0.5)
-    np.testing.assert_allclose(prior.scales, scales, rtol=0.08)
-    np.testing.assert_allclose(prior.means, means, atol=0.3)
-    carried = prior.jacobian @ prior.uncertainty @ prior.jacobian.swapaxes(2, 3)
-    np.testing.assert_allclose(prior.spread.var(0) / np.diagonal(carried, axis1=2, axis2=3), 1, atol=0.1)
-
-
-def test_resampling_is_fast_takes_any_labels_and_repeats():
-    rng = np.random.default_rng(0)
-    z, u = rng.normal(size=(40_000, 10)), rng.integers(40, size=40_000)
-    start = time.perf_counter()
-    first = ConditionalPrior.resampled(z, u, "gaussian", seed=3)
-    assert time.perf_counter() - start < 2
-    assert first.bootstrap.shape == (50, 40, 10, 2)
-    np.testing.assert_allclose(first.weights, np.bincount(u) / 40_000)
-    own = z[u == 7]
-    np.testing.assert_allclose(first.scales[7], own.std(0, ddof=1))
-    words = np.array([f"segment {i:02}" for i in range(40)])[u]
-    np.testing.assert_array_equal(first.bootstrap, ConditionalPrior.resampled(z, words, "gaussian", seed=3).bootstrap)
-    assert (first.bootstrap != ConditionalPrior.resampled(z, u, "gaussian", seed=4).bootstrap).all()
-
-
-def test_a_law_is_saved_with_what_holds_it():
-    rng = np.random.default_rng(0)
-    z, u = rows(*parameters(rng, G=3), 20, rng)
-    for law in (ConditionalPrior.resampled(z, u, "laplace"), ConditionalPrior("mean", [[0.0], [1.0]], [[1.0], [1.0]])):
-        tensors = {}
-        plain = json.loads(json.dumps(persist._encode(law, "law", tensors)))
-        back = persist._decode(plain, tensors)
-        for field in fields(law):
-            np.testing.assert_array_equal(getattr(back, field.name), getattr(law, field.name))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"family": "gamma"}, "family must be one of"),
-        ({"means": [0.0, 1.0]}, r"means must be finite, of shape \(values of u, latents\), got shape \(2,\)"),
-        ({"means": [[0.0], [np.nan]]}, "means must be finite"),
-        ({"scales": [[1.0], [0.0]]}, "scales must be positive"),
-        ({"scales": [[1.0]]}, r"of the shape \(2, 1\) of means, got shape \(1, 1\)"),
-        ({"weights": [1.0, 1.0]}, "sum to 1"),
-        ({"counts": [5.0]}, "counts must be 2 positive numbers"),
-        ({"bootstrap": np.ones((1, 2, 1, 2))}, r"two or more resamples, of shape \(resamples, 2, 1, 2\)"),
-        ({"bootstrap": np.zeros((3, 2, 1, 2))}, "positive"),
-    ],
-)
-def test_a_bad_law_is_refused(arguments, words):
-    with pytest.raises(DataError, match=words):
-        ConditionalPrior(**{"family": "mean", "means": [[0.0], [1.0]], "scales": [[1.0], [1.0]], **arguments})
-
-
-def test_bad_rows_are_refused():
-    z, u = np.random.default_rng(0).normal(size=(40, 2)), np.repeat([0, 1], 20)
-    with pytest.raises(DataError, match="one value of u per row"):
-        ConditionalPrior.resampled(z, u[1:])
-    with pytest.raises(DataError, match="needs 10 rows or more, got 1 for u = 5"):
-        ConditionalPrior.resampled(z, np.where(np.arange(40) == 3, 5, u))
-    z[u == 1, 1] = 2
-    with pytest.raises(DataError, match="Latent 1 is constant where u = 1"):
-        ConditionalPrior.resampled(z, u)
 
 
 # The rank of an estimated matrix.

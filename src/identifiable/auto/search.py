@@ -40,7 +40,7 @@ from identifiable.estimators import (
 )
 from identifiable.estimators.base import LatentModel
 from identifiable.estimators.gmm_flow import MOST_COMPONENTS
-from identifiable.estimators.pdgmm.training import steps_for
+from identifiable.estimators.pdgmm.stages import steps_for
 from identifiable.metrics import match
 from identifiable.training import time_limit
 

@@ -56,7 +56,6 @@ SIMULATORS: Mapping[str, Callable[..., Sample]] = {
 IMAGES: Mapping[str, Callable[..., Sample]] = {"mnist": data.load_mnist, "cifar10": data.load_cifar10}
 FITTED_IN_BATCH = ("TwoStage",)  # estimators whose `fit_many` is faster on a GPU, and gives what `fit` gives
 FAST_ON_CPU = ("RawData", "PrincipalComponents", "IndependentComponents", "SparseUnmixing", "PDGMM")
-GIVEN_U = ("SegmentUnmixing", "IFlow", "IVAE")
 
 
 @dataclass(frozen=True)
@@ -247,7 +246,7 @@ def agreement(run: Run, device: str) -> Measurement:
         )
     else:
         model = fit(run, sample, device, restarts=request.runs).model
-        each = model.latents_of_restarts(*((new.x, new.u) if _needs_u(model) else (new.x,)))
+        each = model.latents_of_restarts(*((new.x, new.u) if model.needs_u else (new.x,)))
         if request.law not in IMAGES and hasattr(model, "mixtures_of_restarts"):
             mixtures = model.mixtures_of_restarts()
     metrics = {"seconds": time.perf_counter() - started}
@@ -334,10 +333,6 @@ def _build(run: Run, how: Method, sample: Sample, device: str, restarts: int | N
     if how.estimator == "RawData":
         model.set_params(n_latents=None)
     return model
-
-
-def _needs_u(model: LatentModel) -> bool:
-    return getattr(type(model), "needs_u", type(model).__name__ in GIVEN_U)
 
 
 def _sparse_latents(sample: Sample) -> MaskedSCM:
