@@ -74,7 +74,7 @@ def correlations(frame: pd.DataFrame) -> None:
             best = own.groupby("seed")["mcc"].max().mean()
             r = np.corrcoef(own["own score"], own["own mcc"])[0, 1]
             print(
-                f"{method}, {size} per segment: correlation of likelihood and MCC over the restarts of a data set {r:.2f}; "
+                f"{method}, {size} per segment: correlation of likelihood and MCC over restarts of a data set {r:.2f}; "
                 f"MCC of the restart kept {own[own['kept']]['mcc'].mean():.3f}, of all {own['mcc'].mean():.3f}, of the "
                 f"best {best:.3f}"
             )

@@ -303,7 +303,7 @@ def test_the_certificate_looks_at_the_clusters_as_they_are(fitted):
         np.testing.assert_allclose(law.means[order][k], z[u == k].mean(0), atol=0.02)
         np.testing.assert_allclose(law.covariances[order][k], np.cov(z[u == k].T), atol=0.01 + 0.05 * z.var())
     certificate = model.certificate_
-    expected = {"stable": "holds", "doubtful": "cannot tell", "unstable": "fails"}[model.fit_status_]
+    expected = {"stable": "holds", "doubtful": "inconclusive", "unstable": "fails"}[model.fit_status_]
     assert certificate["agreement"].verdict == expected
     model = clone(model)
     model.__dict__ |= fitted[0].__dict__

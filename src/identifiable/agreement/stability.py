@@ -173,7 +173,7 @@ class Stability:
             statement="restarts recover the same latents",
             statistic=None if status == "unchecked" else self.score,
             threshold=STABLE,
-            verdict="fails" if status == "unstable" else "holds" if status == "stable" else "cannot tell",
+            verdict="fails" if status == "unstable" else "holds" if status == "stable" else "inconclusive",
             sentence="There is one restart only, and nothing to compare it with."
             if status == "unchecked"
             else f"{seen}doubtful from {DOUBTFUL}): {words}.{aligned}",
