@@ -39,7 +39,7 @@ def path(tmp_path_factory):
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """The same page with four settings: every section, and quick to draw."""
-    few = [r for r in fake_sweep.records(failed=40) if r.cell.setting in ("n=5", "n=10", "delta=3", "rho=1var")]
+    few = [r for r in fake_sweep.records(failed=40) if r.run.setting in ("n=5", "n=10", "delta=3", "rho=1var")]
     return write_report(fake_sweep.RECIPE, few, tmp_path_factory.mktemp("small"), missing=1)[0]
 
 

@@ -26,7 +26,7 @@ def sweep():
 
 
 def test_a_panel_has_the_settings_that_differ_in_its_parameter_only(sweep):
-    values = {r.cell.setting: r.cell.values for r in sweep.runs}
+    values = {r.run.setting: r.run.values for r in sweep.runs}
     assert usual_values(sweep, values) == {"n": 10, "k": 1, "layers": 10, "rho": 50, "delta": 0, "theta": 0}
     body = str(panels(sweep).body)
     assert re.findall(r"<h3>([^<]*)</h3>", body) == list(AXES)

@@ -56,7 +56,7 @@ def test_facts_notices_and_failures_are_listed():
 
 
 def test_one_setting_has_one_table_of_methods_by_metrics():
-    some = [r for r in fake_sweep.records(failed=0) if r.cell.setting == "n=10"]
+    some = [r for r in fake_sweep.records(failed=0) if r.run.setting == "n=10"]
     found = tables(text_of(fake_sweep.RECIPE, some))
     assert list(found) == ["n=10"]
     head, *rows = found["n=10"]
@@ -66,8 +66,8 @@ def test_one_setting_has_one_table_of_methods_by_metrics():
 
 def test_names_from_data_stay_text():
     hostile = "<script>alert(1)</script> | [x](y) *z* `"
-    some = [r for r in fake_sweep.records(failed=0) if r.cell.setting in ("n=10", "n=5")]
-    renamed = [replace(r, cell=replace(r.cell, setting=hostile)) if r.cell.setting == "n=5" else r for r in some]
+    some = [r for r in fake_sweep.records(failed=0) if r.run.setting in ("n=10", "n=5")]
+    renamed = [replace(r, run=replace(r.run, setting=hostile)) if r.run.setting == "n=5" else r for r in some]
     text = text_of(fake_sweep.RECIPE, renamed)
     assert not re.search(r"(?<!\\)[<`]", text)
     assert f"| {escape_markdown(hostile)} |" in text

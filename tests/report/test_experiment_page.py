@@ -60,7 +60,7 @@ def test_the_header_shows_the_recipe_and_the_run(records, html):
     assert found["Finished"] == "2026-11-16 09:12 UTC"
     assert "2 of 682 runs are missing" in words
     assert "Quick" not in words
-    mixed = [replace(r, commit=None) for r in records if r.cell.method != "PCA" or r.cell.seed == records[0].cell.seed]
+    mixed = [replace(r, commit=None) for r in records if r.run.method != "PCA" or r.run.seed == records[0].run.seed]
     assert facts(sweep_page(RECIPE, mixed))["Seeds"] == "5 (PCA 1)"
     assert facts(sweep_page(RECIPE, mixed))["Commit"] == "not in git"
 
@@ -73,10 +73,10 @@ def test_a_quick_version_says_what_is_smaller():
 
 
 def test_the_command_repeats_the_run(records):
-    first = RECIPE.cells()[0].seed
-    few = [r for r in records if r.cell.seed == first]
+    first = RECIPE.runs()[0].seed
+    few = [r for r in records if r.run.seed == first]
     assert facts(sweep_page(RECIPE, few))["Command"] == "identifiable reproduce paper/table1 --seeds 1"
-    some = [r for r in records if r.cell.setting in ("n=5", "k=2") and r.cell.method == "PDGMM"]
+    some = [r for r in records if r.run.setting in ("n=5", "k=2") and r.run.method == "PDGMM"]
     command = "identifiable reproduce paper/table1 --setting n=5 --setting k=2 --method PDGMM"
     assert facts(sweep_page(RECIPE, some))["Command"] == command
     assert facts(sweep_page(RECIPE, records))["Command"] == "identifiable reproduce paper/table1"
@@ -91,7 +91,7 @@ def test_a_page_without_results(count, words):
 
 
 def test_one_setting_has_no_comparison_and_no_effect_of_parameters(records):
-    one = [r for r in records if r.cell.setting == "n=10"]
+    one = [r for r in records if r.run.setting == "n=10"]
     anchors, every = ([s.anchor for s in sweep_page(RECIPE, found).sections] for found in (one, records))
     assert anchors[:2] == ["short", "numbers"]
     assert [anchor for anchor in every if anchor not in anchors] == ["table", "parameters", "failures"]

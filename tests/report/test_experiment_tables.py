@@ -109,14 +109,12 @@ def test_less_is_better_for_errors():
 
 
 def test_failed_and_missing_runs_are_shown_as_such():
-    some = [r for r in fake_sweep.records(failed=0) if r.cell.setting in ("n=5", "n=10")]
-    broken = replace(some[0], status="failed", metrics={}).cell.method
+    some = [r for r in fake_sweep.records(failed=0) if r.run.setting in ("n=5", "n=10")]
+    broken = replace(some[0], status="failed", metrics={}).run.method
     records = [
-        replace(r, status="failed", metrics={}, error=None)
-        if r.cell.method == broken and r.cell.setting == "n=5"
-        else r
+        replace(r, status="failed", metrics={}, error=None) if r.run.method == broken and r.run.setting == "n=5" else r
         for r in some
-        if (r.cell.setting, r.cell.method) != ("n=10", "PCA")
+        if (r.run.setting, r.run.method) != ("n=10", "PCA")
     ]
     sweep = Sweep(RECIPE, records)
     first, second = comparison(sweep, "mcc").rows
@@ -160,7 +158,7 @@ def test_all_results_have_a_row_per_setting_and_method(sweep, frame):
 def test_run_times_are_per_method_and_device(sweep):
     section = times(sweep)
     rows = Reader(section.body).rows[1:]
-    seconds = {m: [r.metrics["seconds"] for r in sweep.done if r.cell.method == m] for m in sweep.methods}
+    seconds = {m: [r.metrics["seconds"] for r in sweep.done if r.run.method == m] for m in sweep.methods}
     assert [row[0] for row in rows] == sweep.methods
     for row in rows:
         own = seconds[row[0]]

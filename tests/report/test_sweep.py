@@ -11,10 +11,10 @@ def test_runs_are_the_last_records_sorted_by_seed():
     broken = replace(others[0], status="failed")
     sweep = Sweep(fake_sweep.RECIPE, [first, *others[::-1], broken, again])
     assert len(sweep.runs) == 45
-    assert sweep.of(first.cell.setting, first.cell.method)[0].seconds == -1
-    assert [r.cell.key for r in sweep.failed] == [broken.cell.key]
+    assert sweep.of(first.run.setting, first.run.method)[0].seconds == -1
+    assert [r.run.key for r in sweep.failed] == [broken.run.key]
     assert len(sweep.done) == 44
-    seeds = [r.cell.seed for r in sweep.of(others[10].cell.setting, others[10].cell.method)]
+    seeds = [r.run.seed for r in sweep.of(others[10].run.setting, others[10].run.method)]
     assert seeds == sorted(seeds)
     assert len(seeds) == 5
 

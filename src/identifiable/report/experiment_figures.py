@@ -49,7 +49,7 @@ def panels(sweep: Sweep) -> Section | None:
 
 
 def _panel(sweep: Sweep, axis: str) -> Panel | None:
-    values = {r.cell.setting: r.cell.values for r in sweep.runs}
+    values = {r.run.setting: r.run.values for r in sweep.runs}
     usual = usual_values(sweep, values)
     others = [name for name in sweep.recipe.axes if name != axis]
     chosen = [s for s in sweep.settings if axis in values[s] and all(values[s].get(o) == usual[o] for o in others)]
@@ -123,7 +123,7 @@ def correlations(sweep: Sweep) -> Section | None:
         return None
     # The best method of every setting, then the second best of every setting, and so on: every setting is shown.
     picked = sorted(ranked, key=lambda pick: pick[0])[:MOST_HEAT_MAPS]
-    picked.sort(key=lambda pick: sweep.settings.index(pick[1].cell.setting))
+    picked.sort(key=lambda pick: sweep.settings.index(pick[1].run.setting))
     drawn = [_heat(sweep, run, table) for _, run, table in picked]
     count = f"{len(drawn)} of {len(ranked)}" if len(drawn) < len(ranked) else f"{len(drawn)}"
     lead = (
@@ -151,11 +151,11 @@ def _heat(sweep: Sweep, run: Record, table: NDArray[np.float64]) -> Panel:
     off = values.copy()
     off[matched, matched] = 0
     alt = (
-        f"{values.shape[0]} true against {values.shape[1]} estimated latents, {run.cell.method} on "
-        f"{run.cell.setting}: mean {values[matched, matched].mean():.2f} on the diagonal, up to {off.max():.2f} off it"
+        f"{values.shape[0]} true against {values.shape[1]} estimated latents, {run.run.method} on "
+        f"{run.run.setting}: mean {values[matched, matched].mean():.2f} on the diagonal, up to {off.max():.2f} off it"
     )
-    words = f"{run.cell.method}, {label_of(sweep.main)} {number(value_of(run, sweep.main), 3)}"
-    return Panel(run.cell.setting, heat_map(values, alt), words)
+    words = f"{run.run.method}, {label_of(sweep.main)} {number(value_of(run, sweep.main), 3)}"
+    return Panel(run.run.setting, heat_map(values, alt), words)
 
 
 # -- restarts ------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def restarts(sweep: Sweep) -> Section | None:
     drawn = []
     for setting in sweep.settings:
         for method in sweep.methods:
-            pairs = {r.cell.seed: pair for r in sweep.of(setting, method) if (pair := _pairs(r)) is not None}
+            pairs = {r.run.seed: pair for r in sweep.of(setting, method) if (pair := _pairs(r)) is not None}
             if pairs:
                 drawn.append(_scatter(sweep, setting, method, pairs))
     if not drawn:

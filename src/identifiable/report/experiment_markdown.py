@@ -9,7 +9,7 @@ from identifiable.report.table import escape_markdown
 def sweep_markdown(sweep: Sweep, facts: list[Fact], notices: list[str]) -> str:
     """Return the whole text: question, facts, and a table for each metric."""
     recipe = sweep.recipe
-    failed = [f"{r.cell.setting}, {r.cell.method}, seed {r.cell.seed}: {r.error}" for r in sweep.failed]
+    failed = [f"{r.run.setting}, {r.run.method}, seed {r.run.seed}: {r.error}" for r in sweep.failed]
     parts = [
         f"# {escape_markdown(recipe.name)}: {escape_markdown(recipe.title)}",
         f"{escape_markdown(recipe.question)} ({escape_markdown(recipe.source)})",

@@ -7,7 +7,7 @@ from pathlib import Path
 from identifiable import files
 from identifiable.errors import join_few
 from identifiable.experiments.recipe import QUICK, Recipe, Record
-from identifiable.experiments.summary import ROUNDING, per_cell
+from identifiable.experiments.summary import ROUNDING, per_run
 from identifiable.report.experiment_figures import correlations, panels, restarts
 from identifiable.report.experiment_markdown import sweep_markdown
 from identifiable.report.experiment_tables import certificates, failures, glance, numbers, short, times
@@ -28,8 +28,8 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     page, table = folder / "report.html", folder / "results.csv"
     sweep = Sweep(recipe, records, missing)
-    html, cells = _page(sweep), per_cell(records).to_csv(index=False, lineterminator="\n")
-    files.write_bytes(table, cells.encode())
+    html, runs = _page(sweep), per_run(records).to_csv(index=False, lineterminator="\n")
+    files.write_bytes(table, runs.encode())
     files.write_bytes(folder / "report.md", sweep_markdown(sweep, _facts(sweep), _notices(sweep)).encode())
     return html.write(page), table
 
@@ -67,7 +67,7 @@ def _notices(sweep: Sweep) -> list[str]:
 
 
 def _is_quick(sweep: Sweep) -> bool:
-    return any(r.cell.size == QUICK for r in sweep.runs)
+    return any(r.run.size == QUICK for r in sweep.runs)
 
 
 def _what_is_smaller(sweep: Sweep) -> str:
@@ -84,13 +84,13 @@ def _what_is_smaller(sweep: Sweep) -> str:
 
 
 def _seeds(sweep: Sweep) -> int:
-    return len({r.cell.seed for r in sweep.runs})
+    return len({r.run.seed for r in sweep.runs})
 
 
 def _seed_words(sweep: Sweep) -> str:
     """Write the number of seeds, and the methods that have fewer."""
     most = _seeds(sweep)
-    each = {m: len({r.cell.seed for r in sweep.runs if r.cell.method == m}) for m in sweep.methods}
+    each = {m: len({r.run.seed for r in sweep.runs if r.run.method == m}) for m in sweep.methods}
     fewer = [f"{method} {count}" for method, count in each.items() if count < most]
     return f"{most}" + (f" ({', '.join(fewer)})" if fewer else "") if most else ""
 

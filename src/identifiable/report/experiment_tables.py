@@ -2,15 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from identifiable.experiments import summary
-from identifiable.experiments.recipe import Record
+from identifiable.experiments.recipe import Recipe, Record
 from identifiable.experiments.summary import BEATS, BEATS_NOT, BETTER, SAME, WORSE, Kind, as_printed, kind_of
 from identifiable.report.certificate_text import certificate_in_words
 from identifiable.report.html import Section, render
@@ -18,6 +18,9 @@ from identifiable.report.svg import Scale, strip, strip_axis, tag
 from identifiable.report.sweep import Sweep, label_of
 from identifiable.report.table import FIGURE_SPACE, Column, Entry, Row, Table, digits_for
 from identifiable.theory.certificate import Level
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
 SIGNS = {BETTER: "▲", SAME: "=", WORSE: "▼"}
 MARKS = {BETTER: "better", SAME: "", WORSE: "worse"}
@@ -263,9 +266,9 @@ def _baselines_entry(verdict: str) -> Entry:
 def times(sweep: Sweep) -> Section | None:
     """Draw the run times of each method and device."""
     groups: dict[tuple[str, str], list[float]] = {}
-    for r in sorted(sweep.done, key=lambda r: sweep.methods.index(r.cell.method)):
+    for r in sorted(sweep.done, key=lambda r: sweep.methods.index(r.run.method)):
         if math.isfinite(seconds := summary.value_of(r, "seconds")):
-            groups.setdefault((r.cell.method, r.device), []).append(seconds)
+            groups.setdefault((r.run.method, r.device), []).append(seconds)
     every = [s for found in groups.values() for s in found]
     if not every:
         return None
@@ -309,11 +312,11 @@ def failures(sweep: Sweep) -> Section | None:
         return None
     columns = [Column("Setting"), Column("Method", name=True), Column("seed", "number"), Column("Error")]
     rows = []
-    for r in sorted(sweep.failed, key=lambda r: sweep.settings.index(r.cell.setting)):
-        place = float(sweep.settings.index(r.cell.setting))
-        entries = [Entry(r.cell.setting, place, "group"), Entry(r.cell.method, r.cell.method)]
-        entries += [Entry(str(r.cell.seed), float(r.cell.seed)), Entry(r.error or "no message", r.error, "wrap mono")]
-        rows.append(Row(entries, r.cell.setting, kind_of(r.cell.method)))
+    for r in sorted(sweep.failed, key=lambda r: sweep.settings.index(r.run.setting)):
+        place = float(sweep.settings.index(r.run.setting))
+        entries = [Entry(r.run.setting, place, "group"), Entry(r.run.method, r.run.method)]
+        entries += [Entry(str(r.run.seed), float(r.run.seed)), Entry(r.error or "no message", r.error, "wrap mono")]
+        rows.append(Row(entries, r.run.setting, kind_of(r.run.method)))
     body = Table("Failed runs", columns, rows, sorted_by=0).html()
     return Section("failures", "Failures", body, "These runs ended in an error and are not part of any mean above.")
 
@@ -323,7 +326,7 @@ LEVELS = tuple(str(level) for level in Level)
 
 def certificates(sweep: Sweep) -> Section | None:
     """Count the levels of the certificates, and show the assumptions for the first seed of each setting."""
-    methods = [m for m in sweep.methods if any(r.certificate for r in sweep.done if r.cell.method == m)]
+    methods = [m for m in sweep.methods if any(r.certificate for r in sweep.done if r.run.method == m)]
     if not methods:
         return None
     rows, details = [], []
@@ -354,3 +357,13 @@ def _level_entry(runs: list[Record]) -> Entry:
 
 def _strength(level: str) -> float:
     return float(LEVELS.index(level)) if level in LEVELS else -1.0
+
+
+def terminal_table(recipe: Recipe, records: Sequence[Record], caption: str) -> "RichTable":
+    """Return the main table of the results for a terminal."""
+    from rich.box import SIMPLE
+
+    title = f"{recipe.name}: {recipe.title}"
+    left: dict[str, object] = {"title_justify": "left", "caption_justify": "left", "box": SIMPLE, "padding": (0, 1)}
+    table = next(iter(tables_of(Sweep(recipe, records)).values()), Table("", [], []))
+    return table.terminal(title=title, caption=caption, **left)

@@ -121,5 +121,5 @@ class Sweep:
 
     def of(self, setting: str, method: str) -> list[Record]:
         """Return the finished runs of a method on a setting, sorted by seed."""
-        own = [r for r in self.done if (r.cell.setting, r.cell.method) == (setting, method)]
-        return sorted(own, key=lambda r: r.cell.seed)
+        own = [r for r in self.done if (r.run.setting, r.run.method) == (setting, method)]
+        return sorted(own, key=lambda r: r.run.seed)
