@@ -1,7 +1,7 @@
 """Public names and where they are defined; `__init__.py` imports each one on first use."""
 
-from identifiable.agreement.select import choose, split_half_agreement, stability
-from identifiable.agreement.stability import Stability
+from identifiable.agreement.select import choose, split_half_agreement
+from identifiable.agreement.stability import Stability, stability
 from identifiable.auto.identify import Identify, LatentReport
 from identifiable.auto.search import Candidate
 from identifiable.data.sample import Sample

@@ -25,7 +25,7 @@ from rich.console import Console
 from scipy.stats import multivariate_normal
 from sklearn.decomposition import FactorAnalysis
 
-from identifiable.agreement.stability import STABLE, judge
+from identifiable.agreement.stability import THRESHOLDS, judge
 from identifiable.arrays import FloatArray, hold_out
 from identifiable.errors import DataError, FitFailedError, OutOfTimeError, join_few
 from identifiable.estimators import (
@@ -338,7 +338,7 @@ class Search:
             self.reasons.append(f"{r} latents: the columns vary in {r} directions, none of which is noise alone.")
             return r
         agreement = self._agreements(linear or [f for f in FAMILIES if f.linear and not f.given_u])
-        n = max((k for k, value in agreement.items() if value >= STABLE), default=NUMBERS[0])
+        n = max((k for k, value in agreement.items() if value >= THRESHOLDS.stable), default=NUMBERS[0])
         told = join_few([f"{value:.2f} for {k}" for k, value in agreement.items()], most=len(NUMBERS))
         self.reasons.append(
             f"{n} latents: the columns vary in {r} directions, and their variances fall nowhere by much. Latents that "
@@ -359,7 +359,7 @@ class Search:
                 for k in NUMBERS:
                     self.n = k
                     found[k] = self._agreement(linear)
-                    if max(list(found.values())[-MISSES:]) < STABLE and len(found) >= MISSES:
+                    if max(list(found.values())[-MISSES:]) < THRESHOLDS.stable and len(found) >= MISSES:
                         break
         except OutOfTimeError:
             pass
@@ -559,7 +559,7 @@ class Search:
             self.verdict = "nothing identifiable"
         elif np.isnan(lowest).any() or judge(float(lowest.min())) != "stable":
             self.verdict = "doubtful"
-            come_back = int((lowest >= STABLE).sum())
+            come_back = int((lowest >= THRESHOLDS.stable).sum())
             self.reasons.append(f"{come_back} of {self.n} latents come back in other fits.")
         else:
             self.verdict = "identified"
@@ -658,7 +658,7 @@ def _slack(tried: Candidate) -> float:
     Where latents rest exactly, densities have no bound: what a mixture gains by ever narrower components is no sign
     that it is right, and a model in which latents rest, and whose restarts agree, may be further behind.
     """
-    return FURTHER if tried.name == "PDGMM" and tried.agreement >= STABLE else CLOSE
+    return FURTHER if tried.name == "PDGMM" and tried.agreement >= THRESHOLDS.stable else CLOSE
 
 
 def _why(found: Pick) -> str:

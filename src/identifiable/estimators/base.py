@@ -13,14 +13,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from identifiable.agreement.stability import DOUBTFUL, STABLE, Stability
+from identifiable.agreement.stability import THRESHOLDS, Stability
 from identifiable.arrays import FloatArray, is_integer
 from identifiable.errors import DataError, FitFailedError, RecoveryWarning, join_few
 from identifiable.theory import Certificate, Level
 
 __all__ = [
-    "DOUBTFUL",
-    "STABLE",
     "LatentModel",
     "Stability",
     "resolve_device",
@@ -156,7 +154,7 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if self.fit_status_ == "unstable":
             warnings.warn(
                 f"{type(self).__name__}: {len(latents)} restarts agree at {self.stability_.score:.2f} only (stable "
-                f"from {STABLE}): another random_state gives other latents. See stability_.",
+                f"from {THRESHOLDS.stable}): another random_state gives other latents. See stability_.",
                 RecoveryWarning,
                 stacklevel=3,
             )

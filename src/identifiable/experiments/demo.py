@@ -10,12 +10,13 @@ from rich.panel import Panel
 from rich.table import Table
 from sklearn.base import clone
 
+from identifiable.agreement.stability import THRESHOLDS
 from identifiable.data.latents import MaskedSCM
 from identifiable.data.sample import Sample
 from identifiable.data.simulators import make_pdgmm
 from identifiable.errors import join_few
 from identifiable.estimators import PDGMM, VAE, SparseUnmixing
-from identifiable.estimators.base import STABLE, LatentModel
+from identifiable.estimators.base import LatentModel
 from identifiable.estimators.baselines import baselines
 from identifiable.metrics import match, mcc
 from identifiable.persist import save
@@ -97,7 +98,7 @@ def run_demo(
 def _without_truth(runs: list[Recovery], fitted: dict[str, LatentModel]) -> Table:
     table = Table(
         title="Without the truth: do restarts agree?",
-        caption=f"agreement: mean MCC of restarts on held-out rows, stable from {STABLE}.\n"
+        caption=f"agreement: mean MCC of restarts on held-out rows, stable from {THRESHOLDS.stable}.\n"
         "score: log-likelihood of fresh rows, or a lower bound of it, in nats.",
     )
     table.add_column("method")

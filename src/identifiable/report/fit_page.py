@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.agreement.stability import DOUBTFUL, STABLE
+from identifiable.agreement.stability import THRESHOLDS
 from identifiable.errors import join_few
 from identifiable.report.html import Fact, Page, Section, render
 from identifiable.report.portraits import bars, circle, effect_map, film, histogram
@@ -320,8 +320,8 @@ def _reading() -> Section:
         "Coming back is necessary, not sufficient: a method can return to the same wrong answer. What makes it right "
         "is that the assumptions above hold for your data.",
         "Sign, scale and shift of a latent are arbitrary, and so is the order of the latents.",
-        f"Stable: all these correlations are {STABLE} or more; doubtful: {DOUBTFUL} or more. Another run: the mean "
-        "correlation to expect with the latents of another run on this table that takes the same model, on new "
-        "rows. Halves say what to expect of another table.",
+        f"Stable: all these correlations are {THRESHOLDS.stable} or more; doubtful: {THRESHOLDS.doubtful} or more. "
+        "Another run: the mean correlation to expect with the latents of another run on this table that takes "
+        "the same model, on new rows. Halves say what to expect of another table.",
     ]
     return Section("reading", "How to read this page", render("reading.html", lines=lines, notes=""))
