@@ -2,8 +2,8 @@
 
 from identifiable.agreement.select import choose, split_half_agreement
 from identifiable.agreement.stability import Stability, stability
-from identifiable.auto.identify import Identify, LatentReport
-from identifiable.auto.search import Candidate
+from identifiable.auto.identify import Identify
+from identifiable.auto.verdict import Candidate, LatentReport
 from identifiable.data.sample import Sample
 from identifiable.distributions.conditional import ConditionalPrior
 from identifiable.distributions.mixture import Mixture

@@ -37,6 +37,7 @@ from identifiable.errors import DataError, join_few
 from identifiable.metrics import dag_to_cpdag, match, shd
 from identifiable.metrics._checks import FloatArray, same_rows, table
 from identifiable.metrics.graphs import BoolArray, meek
+from identifiable.training.clock import require_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -204,6 +205,7 @@ def graph_of(
     level: float = LEVEL,
     active_only: bool = False,
     max_condition: int | None = None,
+    names: Sequence[str] | None = None,
 ) -> Graph:
     """Find the CPDAG of the latents that a fitted model sees in X.
 
@@ -229,6 +231,7 @@ def graph_of(
     X : (N, d) rows; best such that the model was not fitted to.
     level, max_condition : see `pc`.
     active_only : use the values of active latents only; needs `model.active(X)` (`SparseUnmixing`, `PDGMM`).
+    names : of all latents; None: those of `model.get_feature_names_out()`.
 
     Examples
     --------
@@ -244,7 +247,8 @@ def graph_of(
     kept = [i for i, column in enumerate(Z.T) if np.ptp(column) > 0 and i not in unused]
     if not kept:
         raise DataError("No latent of the model varies on X: pass rows that differ, or fit the model anew.")
-    names = [str(model.get_feature_names_out()[i]) for i in kept]
+    every = model.get_feature_names_out() if names is None else names
+    names = [str(every[i]) for i in kept]
     if not active_only:
         return pc(Z[:, kept], level=level, names=names, max_condition=max_condition)
     if not hasattr(model, "active"):
@@ -316,6 +320,7 @@ class _FisherZ:
         return self.known[key]
 
     def _p_value(self, at: list[int]) -> float:
+        require_time()
         precision = np.linalg.inv(self.correlations[np.ix_(at, at)])
         partial = -precision[0, 1] / sqrt(precision[0, 0] * precision[1, 1])
         pairs = self.rows[np.ix_(at, at)][np.triu_indices(len(at), 1)]

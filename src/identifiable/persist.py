@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 import identifiable
 from identifiable import files
-from identifiable.auto.identify import LatentReport, Units
-from identifiable.auto.search import Candidate
+from identifiable.auto.units import Units
+from identifiable.auto.verdict import Candidate, LatentReport
 from identifiable.data.auxiliary import Auxiliary
 from identifiable.distributions.conditional import ConditionalPrior
 from identifiable.distributions.mixture import Mixture
@@ -121,7 +121,8 @@ def rename_account(account: dict[str, Any]) -> dict[str, Any]:
     certificate = account["certificate"]
     if certificate and "at_best" in certificate:
         certificate = certificate | {"if_undecided_hold": certificate["at_best"]}
-    return account | {"latents": latents, "certificate": certificate}
+    data = {k.replace(" ", "_"): v for k, v in account["data"].items()}
+    return account | {"latents": latents, "certificate": certificate, "data": data}
 
 
 class _UnknownError(Exception):

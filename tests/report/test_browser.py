@@ -299,7 +299,7 @@ def test_without_a_script_the_page_is_read_all_the_same(visit, path):
 def trust(request, tmp_path_factory):
     """The page of a fit, of named columns or of pictures, with a script for a name."""
     edges = [{"from": "z0", "to": "z1", "mark": "->", "strength": 0.4}]
-    told = account(column=HOSTILE) | {"graph": {"level": "cpdag", "active only": False, "edges": edges}}
+    told = account(column=HOSTILE) | {"graph": {"level": "cpdag", "active_only": False, "edges": edges}}
     along = np.linspace(0, 1, 9 * 16).reshape(9, 4, 4)
     pictures = [Pictures(along, along[3] - 0.5)] * 3 if request.param == "pictures" else []
     return fit_page(told, HOSTILE, pictures).write(tmp_path_factory.mktemp("trust") / "report.html")

@@ -102,8 +102,8 @@ def _counted(account: Account) -> str:
 def _facts(account: Account) -> list[Fact]:
     data, versions = account["data"], account["versions"]
     facts = [
-        Fact("Rows used", f"{data['rows used']} of {data['rows']}"),
-        Fact("Columns used", str(len(data["columns used"]))),
+        Fact("Rows used", f"{data['rows_used']} of {data['rows']}"),
+        Fact("Columns used", str(len(data["columns_used"]))),
         Fact("Latents", str(len(account["latents"]))),
         Fact("u", ", ".join(data["u"])),
         Fact("Another run", "" if account["expected"] is None else f"agrees at {account['expected']:.2f}"),
@@ -212,7 +212,7 @@ def _key(value: float | None) -> float:
 
 def _effects(account: Account) -> Section | None:
     latents = account["latents"]
-    names = list(account["data"]["columns used"])
+    names = list(account["data"]["columns_used"])
     strongest = sorted(names, key=lambda n: -max(abs(t["columns"].get(n, 0.0)) for t in latents))[:MOST_COLUMNS]
     columns = [Column("Column", name=True), *(Column(f"z{i}", "number", falling=True) for i in range(len(latents)))]
     rows = []
