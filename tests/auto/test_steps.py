@@ -71,6 +71,15 @@ def test_tasks_hold_out_the_same_rows_and_order_the_others_by_seed(y):
     assert (len(one.train), len(one.refits.held)) == (320, 80)
 
 
+@pytest.mark.parametrize("needed", [0.1, 0.69, 0.75, 1.0, 1.5, 1.8, 2.05, 3.0])
+@pytest.mark.parametrize("before", [0.0, 0.02, 0.1])
+def test_affordable_share_keeps_a_fit_within_its_turn(needed, before):
+    turn = 60.0
+    share = steps.affordable_share(lambda share: turn * (before + needed * share), turn)
+    assert before + needed * share <= 0.7 + 1e-9
+    assert share == pytest.approx(min(1, (0.7 - before) / needed))
+
+
 def test_no_limit_means_all_steps_and_no_timing():
     assert steps.affordable_share(lambda share: pytest.fail("timed"), np.inf) == 1.0
 

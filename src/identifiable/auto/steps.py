@@ -271,10 +271,7 @@ def affordable_share(seconds_of: Callable[[float], float], turn: float) -> float
     first = seconds_of(small)
     if first / small < CAUTION * turn:
         return 1.0
-    second = seconds_of(large)
-    if first / large < CAUTION * turn:
-        return 1.0
-    of_all_steps = max((second - first) / (large - small), 1e-9)
+    of_all_steps = max((seconds_of(large) - first) / (large - small), 1e-9)
     before_steps = max(first - small * of_all_steps, 0.0)
     return min(1.0, (CAUTION * turn - before_steps) / of_all_steps)
 
