@@ -129,6 +129,26 @@ def test_flows_are_not_tried_on_a_projection():
     assert list(steps.try_families(task(y, model="IFlow"), [flow], 2)[0]) == ["IFlow"]
 
 
+def rows_seen(search):
+    """Return which rows of the task every fake fit has seen."""
+    place = {tuple(row): i for i, row in enumerate(search.refits.X)}
+    return [{place[tuple(row)] for row in rows} for rows in FakeModel.fitted]
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_confirmation_holds_rows_out(y, trained):
+    search = task(y)
+    trial = steps.try_family(search, family("IFlow", steps=1) if trained else family(), 3)
+    fitted, seeds, halves, errors = steps.confirm(search, trial)
+    held = set(search.refits.held)
+    seen = rows_seen(search)[1:]
+    assert not any(rows & held for rows in seen)
+    assert sorted(map(len, seen)) == ([160, 160, 256] if trained else [*[160] * 6, *[320] * 7])
+    np.testing.assert_allclose([seeds, halves], 1)
+    assert errors == ""
+    assert fitted.latents.shape == (80, 3)
+
+
 def test_confirmation_finds_latents_that_turn_with_the_seed(y):
     search = task(y)
     trial = steps.try_family(search, family(turn=0.5), 3)

@@ -204,7 +204,7 @@ def _agreement_of_halves(task: Task, family: Family, n: int) -> tuple[float, flo
     gains, agreements = [], []
     try:
         for _ in range(SPLITS if len(refits.train) <= FEW_ROWS else 1):
-            halves = np.array_split(rng.permutation(np.sort(refits.train))[:MOST_ROWS], 2)
+            halves = np.array_split(rng.permutation(refits.train)[:MOST_ROWS], 2)
             one, other = (refits.fit(task.model(family, n), half, int(rng.integers(2**31))) for half in halves)
             gains.append(task.gains(one, halves[0]).mean())
             agreements.append(refits.match(one, other).score)
@@ -346,8 +346,7 @@ def confirm(task: Task, trial: Trial) -> tuple[Fitted, Array, Array, str]:
     assert trial.fitted is not None
     task.say(f"refitting {trial.candidate.name}: from other seeds, and to both halves of the rows")
     rng, seeds, errors = np.random.default_rng(task.options.seed + 2), count(task.options.seed + 1), []
-    linear, fitted = trial.candidate.linear, trial.fitted
-    rest = np.arange(len(task.refits.X)) if linear else np.sort(task.refits.train)
+    rest, linear, fitted = task.refits.train, trial.candidate.linear, trial.fitted
 
     def refits(samples: Sequence[Rows], share: float = 1.0) -> list[Fitted]:
         found: list[Fitted] = []
