@@ -52,6 +52,29 @@ def test_inverse_and_samples_are_in_the_units_of_the_table(found):
     assert (abs(np.log(drawn.std(0) / frame.to_numpy().std(0))) < 1).all()
 
 
+@pytest.mark.parametrize("columns", [2, 3])
+def test_density_in_the_units_of_the_table_integrates_to_one(columns):
+    """With a skewed column, whose logarithm is used, and with a third column that follows from the others."""
+    z = make_gmm(300, n=2, components=3, layers=1, random_state=0).z
+    x = np.c_[np.exp(1.5 * z[:, 0]), 100 * z[:, 1]]
+    lift = np.eye(2, columns)
+    lift[1, 2:] = 3.0  # the third column is three times the second
+    model = Identify(**FACTORIAL).fit(x @ lift)
+    assert model.units_.logs.tolist() == [True, False, False][:columns]
+    t, s = np.linspace(-12, 12, 160), np.linspace(-1000, 1000, 160)
+    grid = np.stack(np.meshgrid(t, s, indexing="ij"), -1).reshape(-1, 2)
+    points = np.c_[np.exp(grid[:, 0]), grid[:, 1]]
+    volume = points[:, 0] * np.linalg.norm(lift[1])
+    density = np.exp(model.score_samples(points @ lift)) * volume
+    assert density.sum() * (t[1] - t[0]) * (s[1] - s[0]) == pytest.approx(1, abs=1e-3)
+
+
+def test_score_of_rescaled_columns_follows_the_change_of_variables(sparse):
+    gains = np.array([10.0, 0.1, 7.0])
+    one, other = (Identify(model="SparseUnmixing", **QUIET).fit(x) for x in (sparse.x, sparse.x * gains))
+    assert other.score(sparse.x * gains) == pytest.approx(one.score(sparse.x) - np.log(gains).sum())
+
+
 def test_columns_of_a_report_are_effects_of_the_latent(found):
     model, frame = found
     z = model.transform(frame)

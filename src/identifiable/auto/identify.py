@@ -120,10 +120,19 @@ class Identify(LatentModel):
         Z = self._check_latents(Z)
         return self.units_.back(np.asarray(self.model_.inverse_transform(Z))).astype(Z.dtype)
 
+    def score_samples(self, X: ArrayLike, y: Any = None) -> Array:
+        """Return the log-density (N,) of each row of X, or a lower bound of it, in nats and in the units of the table.
+
+        If columns depend on each other, or if the model is given fewer principal components than columns, it is the
+        density of the projection of a row, on the surface of the rows that the model can reach (`Units.log_volume`).
+        """
+        model: Any = self.model_
+        Y = self._in_units(self._check_new_data(X))
+        return np.asarray(model.score_samples(Y, *(() if y is None else (y,)))) - self.units_.log_volume(Y)
+
     def score(self, X: ArrayLike, y: Any = None) -> float:
-        """Return the mean log-likelihood of the rows of X in the units `units_`."""
-        X = self._check_new_data(X)
-        return float(self.model_.score(self._in_units(X), *(() if y is None else (y,))))
+        """Return the mean of `score_samples`."""
+        return float(self.score_samples(X, y).mean())
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> FloatArray:
         """Draw rows (n_samples, d) from the model, in the units of the table."""
