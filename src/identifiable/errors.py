@@ -1,5 +1,7 @@
-"""Every error of the library: what was expected, what came, what to do."""
+"""Errors and warnings of the library. A message says what is wrong, what was found, and how to fix it."""
 
+import sys
+import warnings
 from collections.abc import Sequence
 
 
@@ -21,6 +23,14 @@ class OutOfTimeError(RuntimeError):
 
 class RecoveryWarning(UserWarning):
     """The fit ended, but its latents should not be trusted as they are."""
+
+
+def warn_recovery(message: str) -> None:
+    """Issue a `RecoveryWarning` at the line outside this library (and scikit-learn) that called it."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("identifiable", "sklearn"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, RecoveryWarning, stacklevel=level)
 
 
 def join_few(items: Sequence[str], separator: str = ", ", *, most: int = 5) -> str:

@@ -1,4 +1,4 @@
-"""Save a fitted estimator to one file, and load it: numbers and words, no code.
+"""Save a fitted estimator to one file, and load it: numbers and text, no code.
 
 The file is safetensors. Its header names the class, the constructor's parameters, the fitted attributes and the
 versions that wrote it; its tensors are the arrays and the nets. `load` looks the class up among the estimators of this
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 import sklearn
 import torch
 from sklearn.base import BaseEstimator
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 import identifiable
 from identifiable import files
+from identifiable.algorithms.coordinates import Coordinates
 from identifiable.auto.units import Units
 from identifiable.auto.verdict import Candidate, LatentReport
 from identifiable.data.auxiliary import Auxiliary
@@ -29,12 +31,13 @@ from identifiable.errors import DamagedFileError
 from identifiable.estimators.base import LatentModel, Stability, resolve_device
 from identifiable.estimators.sparse_unmixing import Masks
 from identifiable.nets import ConvNet, Dense, ResNet
+from identifiable.nets.grid import GridNet
 from identifiable.training import History
 
 _RESULTS: dict[str, Any] = {
     c.__name__: c
     for c in (
-        *(Auxiliary, ConditionalPrior, ConvNet, Dense, History, Masks),
+        *(Auxiliary, ConditionalPrior, ConvNet, Coordinates, Dense, GridNet, History, Masks),
         *(Mixture, ResNet, Stability, Candidate, LatentReport, Units),
     )
 }  # the small typed values an estimator may hold
@@ -164,6 +167,8 @@ def _built(header: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str
             setattr(model, attribute, _built(value["estimator"], tensors, device))
         else:
             setattr(model, attribute, _decode(value, tensors))
+    if hasattr(model, "vectors_"):
+        _set_coordinates(model)
     for attribute, prefix in modules.items():  # last: building one needs the other attributes
         module = model._build(1)
         module.load_state_dict({k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
@@ -171,6 +176,22 @@ def _built(header: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str
     if header["output"] is not None:
         model.set_output(transform=header["output"])
     return model
+
+
+def _set_coordinates(model: Any) -> None:
+    """Join the attributes in which version 0.1 wrote the coordinates of a flow."""
+    old, basis = vars(model), model.vectors_
+    n = old.pop("columns_", None) or old.get("n_used_", basis.shape[1])
+    variances = np.ones(basis.shape[1])
+    if "sizes_" in old:  # GMMFlow has isotropic noise outside its principal subspace
+        variances[:n] = old.pop("sizes_") ** 2
+        if model.n_latents is not None:
+            basis = np.c_[basis, scipy.linalg.null_space(basis.T)]
+            variances = np.r_[variances, np.full(basis.shape[1] - n, old.pop("rest_scale_") ** 2)]
+    elif "rest_map_" not in old:
+        variances[n:] = old.pop("rest_scale_") ** 2
+    model.coordinates_ = Coordinates(old.pop("mean_"), old.pop("scale_"), basis, variances, int(n))
+    del model.vectors_
 
 
 def _encode(value: Any, key: str, tensors: dict[str, Tensor]) -> Any:
@@ -182,7 +203,8 @@ def _encode(value: Any, key: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, list | tuple):
-        return [_encode(v, f"{key}/{i}", tensors) for i, v in enumerate(value)]
+        items = [_encode(v, f"{key}/{i}", tensors) for i, v in enumerate(value)]
+        return {"list": items} if isinstance(value, list) else items
     if isinstance(value, LatentModel):
         return {"estimator": _describe(value, f"{key}/", tensors)}
     if isinstance(value, Mapping):
@@ -206,6 +228,8 @@ def _decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
         return tuple(_decode(v, tensors) for v in value)
     if not isinstance(value, dict):
         return value
+    if "list" in value:
+        return [_decode(v, tensors) for v in value["list"]]
     if "array" in value:
         return tensors[value["array"]].numpy()
     if "strings" in value:

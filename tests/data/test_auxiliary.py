@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from identifiable import DataError, SegmentUnmixing, load, save
 from identifiable.data.auxiliary import Auxiliary
@@ -164,19 +165,26 @@ def test_a_constant_column_beside_others_does_no_harm():
         (None, "auto", "u is needed: .*Pass u as y, the second argument"),
         (np.arange(7), "auto", "one row per row of X: X has 10, u has 7"),
         (np.ones(10), "auto", "at least two distinct values"),
+        (pd.DataFrame(index=range(10)), "auto", "no columns"),
         ([], "auto", r"shape \(N,\) or \(N, m\)\. Got \(0,\)"),
         (np.zeros((10, 2, 2)), "auto", r"Got \(10, 2, 2\)"),
         ([1.0, np.nan] * 5, "auto", "5 values of u are missing, NaN or infinite, the first in row 1"),
         ([1.0, np.inf] * 5, "auto", "missing, NaN or infinite"),
         (["a", None] * 5, "auto", "missing, NaN or infinite"),
         ([1.0, 1j] * 5, "auto", "complex"),
+        (torch.ones(10, requires_grad=True), "auto", "requires grad. Pass tensor.detach"),
+        (list(torch.ones(10, requires_grad=True)), "auto", "requires grad"),
+        (pd.DataFrame(np.eye(10)[:, :2], columns=["a", "a"]), "auto", "duplicate column names 'a'"),
+        (pd.DataFrame(np.eye(10), columns=pd.Index([*"abcdefghi", "\ud800"], dtype=object)), "auto", "Unicode"),
+        (["a", "\ud800"] * 5, "auto", r"valid text.*'.ud800' in row 1"),
+        (pd.Series([[1], [2]] * 5), "auto", r"u has \[1\] in row 0"),
         (["a", "b"] * 5, "continuous", "u is not of numbers: 'a' for instance. Use 'categorical'"),
         ([0, 1] * 5, "discrete", "u_types must be 'auto', 'categorical', 'continuous'.*Got 'discrete'"),
         ([0, 1] * 5, ["auto", "auto"], r"each of the 1 column\(s\)"),
     ],
 )
 def test_bad_u_gets_one_clear_error(u, kinds, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(DataError if kinds == "auto" else ValueError, match=words):
         Auxiliary.of(u, 10, kinds)
     with pytest.raises(ValueError, match=r"n_groups must be an integer >= 2 or None\. Got 1"):
         Auxiliary.of(np.arange(10), 10, n_groups=1)

@@ -1,11 +1,19 @@
-"""The first look: what is usable is used as it is, all else is named with its reason, and nothing is filled in."""
+"""`inspect_table` uses what is usable as it is, and reports all else with its reason; `describe` counts."""
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from PIL import Image
 
 from identifiable import DataError
-from identifiable.data import inspect_table
+from identifiable.data import describe, inspect_table, inspection, read_table, table
+from identifiable.data.inspection import TableSummary
+from identifiable.data.sample import Sample
+
+quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -31,7 +39,7 @@ def messy(rng):
     return frame
 
 
-def test_what_is_usable_is_used_as_it_is(messy):
+def test_usable_values_are_unchanged(messy):
     found = inspect_table(messy)
     assert found.sample.columns == ("a", "b", "c", "protein")
     kept = messy.loc[messy["b"].notna() & np.isfinite(messy["c"]), ["a", "b", "c", "protein"]]
@@ -46,19 +54,19 @@ def test_every_other_column_has_its_reason(messy):
         "cell": "a count of the rows",
         "day": "dates or times",
         "site": "a category of 2 different values",
-        "dose": "3 different values only",
-        "a again": "the same as 'a'",
+        "dose": "only 3 different values",
+        "a again": "equal to 'a'",
         "unit": "constant",
         "hardly there": "missing in 7",
     }.items():
         assert left_out[name].startswith(reason)
 
 
-def test_the_words_name_all_of_it(messy):
+def test_words_report_rows_columns_and_u(messy):
     words = str(inspect_table(messy))
-    assert words.startswith("500 rows, 11 columns; used: ")
+    assert words.startswith("Usable: 478 of 500 rows, 4 of 11 columns.")
     for said in (
-        "Left out: 'day'",
+        "Excluded: 'day'",
         "rows with missing or infinite values ('b' 2",
         "'protein'",
         "No auxiliary variable",
@@ -67,7 +75,7 @@ def test_the_words_name_all_of_it(messy):
     assert "Pass it as u" in words
 
 
-def test_u_is_taken_aside_and_its_holes_cost_rows(messy):
+def test_rows_without_u_are_excluded(messy):
     messy.loc[10, "site"] = None
     messy.loc[10, ["a", "b", "c"]] = 1.0
     found = inspect_table(messy, u="site")
@@ -79,13 +87,13 @@ def test_u_is_taken_aside_and_its_holes_cost_rows(messy):
     assert both.sample.u.shape == (len(both.sample), 2)
 
 
-def test_a_column_that_is_named_is_taken(messy):
+def test_named_columns_are_used(messy):
     found = inspect_table(messy, columns=["a", "dose", "cell"])
     assert found.sample.columns == ("a", "dose", "cell")
     assert not found.left_out
 
 
-def test_a_table_of_categories_is_taken_as_it_is(rng):
+def test_a_table_of_categories_is_used(rng):
     assert inspect_table(pd.DataFrame(rng.integers(0, 4, size=(300, 6)).astype(float))).sample.x.shape == (300, 6)
 
 
@@ -94,18 +102,16 @@ def test_the_logarithm_is_for_positive_skewed_columns(messy):
     assert inspect_table(messy).skewed == ("protein",)
 
 
-def test_dependent_columns_and_rests_are_seen(rng):
+def test_rank_scales_and_zeros_are_reported(rng):
     x = rng.normal(size=(400, 3))
     x[:100, 1] = 0.0
     words = str(inspect_table(np.column_stack([x, x[:, 0] + 1e3 * x[:, 2]])))
-    assert "The columns have rank 3: 1 of 4 follow from the others linearly." in words
+    assert "The columns have rank 3: 1 of 4 are linear combinations of the others." in words
     assert "Their scales differ by a factor of" in words
     assert "Columns with exact zeros: 'x1' 25 %." in words
 
 
 def test_pictures_keep_their_shape(tmp_path, rng):
-    from PIL import Image
-
     for i in range(120):
         pixels = rng.integers(0, 255, size=(4, 5), dtype=np.uint8)
         pixels[0, :2] = 51  # never lit
@@ -113,7 +119,7 @@ def test_pictures_keep_their_shape(tmp_path, rng):
     found = inspect_table(tmp_path)
     assert found.picture == (4, 5)
     assert "Every row is a picture of 4 x 5 pixels." in found.words
-    assert "Left out: 2 pixels that are constant or copies of others." in found.words
+    assert "Excluded: 2 pixels that are constant or equal to others." in found.words
     pictures = found.pictures(found.sample.x)
     np.testing.assert_allclose(pictures[:, 0, :2], 0.2)
     np.testing.assert_allclose(pictures[3], np.asarray(Image.open(tmp_path / "003.png")) / 255)
@@ -137,7 +143,90 @@ def test_where_too_little_is_left_the_error_says_why(messy, change, words):
     assert words in str(error.value)
 
 
-def test_the_columns_are_not_changed(messy):
+def test_the_table_is_not_changed(messy):
     before = messy.copy()
     inspect_table(messy)
     pd.testing.assert_frame_equal(messy, before)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@given(seed=st.integers(0, 2**32 - 1), rank=st.integers(1, 5))
+@settings(max_examples=20, deadline=None)
+def test_rank_does_not_depend_on_scale_offset_and_order(dtype, seed, rank):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(200, rank)) @ rng.normal(size=(rank, 7))
+    scaled = (x * 10.0 ** rng.integers(-3, 4, size=7) + rng.normal(size=7))[:, rng.permutation(7)]
+    assert describe(x.astype(dtype)).rank == rank
+    if dtype is np.float64:  # an offset of a thousand ranges leaves float32 four digits, and says so in its rank
+        assert describe(scaled).rank == rank
+
+
+def test_summary_of_a_small_table():
+    a = np.array([0.0, 1.0, 2.0, 0.0])
+    frame = pd.DataFrame({"a": a, "one": 1.0, "b": a, "-0": -a, "nil": 0.0, "c": [1.0, 2.0, 3.0, 5.0], "d": a})
+    summary = describe(read_table(frame))
+    assert summary == TableSummary(
+        n_rows=4,
+        columns=tuple(frame.columns),
+        constant=("one", "nil"),
+        duplicated=(("a", "b"), ("a", "d")),
+        rank=2,
+        rank_rows=4,
+        zeros=(0.5, 0.0, 0.5, 0.5, 1.0, 0.0, 0.5),
+        repeated=(0.5, 1.0, 0.5, 0.5, 1.0, 0.0, 0.5),
+        repeated_rows=4,
+    )
+    assert str(summary).splitlines() == [
+        "4 rows, 7 columns, rank 2",
+        "constant columns: one, nil",
+        "duplicated columns: a = b, a = d",
+        "repeated values: one 100 %, nil 100 %, a 50 %, b 50 %, -0 50 %, and 1 more",
+        "exact zeros: nil 100 %, a 50 %, b 50 %, -0 50 %, d 50 %",
+    ]
+
+
+@quick
+@given(
+    x=hnp.arrays(np.float64, st.tuples(st.integers(2, 8), st.integers(1, 5)), elements=st.integers(-1, 1).map(float))
+)
+def test_summary_agrees_with_a_plain_count(monkeypatch, x):
+    monkeypatch.setattr(table, "BLOCK_VALUES", 4)  # several blocks
+    summary, d = describe(x), x.shape[1]
+    varies = [j for j in range(d) if len(set(x[:, j])) > 1]
+    assert summary.constant == tuple(f"x{j}" for j in range(d) if j not in varies)
+    later = {j for i in varies for j in varies if i < j and (x[:, i] == x[:, j]).all()}
+    assert {b for _, b in summary.duplicated} == {f"x{j}" for j in later}
+    assert summary.zeros == pytest.approx((x == 0).mean(axis=0))
+    assert summary.repeated == pytest.approx([np.mean([list(c).count(v) > 1 for v in c]) for c in x.T])
+    assert summary.rank == np.linalg.matrix_rank(x - x.mean(axis=0), tol=1e-9)
+
+
+def test_columns_that_differ_in_one_late_row_are_not_duplicates():
+    x = np.tile(np.random.default_rng(0).normal(size=(1000, 1)), (1, 3))
+    x[0], x[999, 1] = 1e6, np.nextafter(x[999, 1], np.inf)  # too little for any sum over rows to see
+    assert describe(x).duplicated == (("x0", "x2"),)
+
+
+def test_large_tables_are_subsampled(monkeypatch):
+    monkeypatch.setattr(inspection, "RANK_WORK", 100 * 8**2)
+    monkeypatch.setattr(inspection, "MOST_VALUES", 200 * 9)
+    x = np.random.default_rng(0).normal(size=(1000, 9))
+    x[:, 1], x[-1, 2], x[:, 8] = x[:, 0], 0.0, 3.0
+    summary = describe(Sample(x=x))
+    assert summary.duplicated == (("x0", "x1"),)
+    assert summary.zeros[2] == 1 / 1000  # counted over all rows
+    assert (summary.rank, summary.rank_rows, summary.repeated_rows) == (7, 100, 200)
+    assert "rank at least 7 (100 rows)" in str(summary)
+    assert "(at least, 200 rows)" in str(summary)
+    assert summary == describe(x)
+
+
+def test_rank_of_a_wide_table_is_a_lower_bound(monkeypatch):
+    monkeypatch.setattr(inspection, "RANK_WORK", 10**2 * 40)
+    summary = describe(np.random.default_rng(0).normal(size=(60, 40)))
+    assert (summary.rank, summary.rank_rows) == (9, 10)
+
+
+def test_describe_refuses_what_read_table_refuses():
+    with pytest.raises(DataError, match="'x0': 1 missing value"):
+        describe(Sample(x=np.array([[np.nan], [1.0]])))

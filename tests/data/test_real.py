@@ -1,14 +1,13 @@
-"""Every reader gives back what was written, and refuses what was changed on the way."""
+"""Readers return what was written, and refuse what was changed."""
 
 import gzip
 import hashlib
 import http.server
 import io
+import os
 import pickle
-import sys
 import tarfile
 import threading
-import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -18,12 +17,12 @@ import pytest
 from scipy.io import savemat
 
 from identifiable.data import real
-from identifiable.data.catalogue import catalogue
 from identifiable.data.sample import Sample
 from identifiable.errors import DamagedFileError
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the real files are not beside the repository")
+# The real files: in IDENTIFIABLE_DATA, or beside the repository.
+SHARED = Path(os.environ.get("IDENTIFIABLE_DATA") or Path(__file__).resolve().parents[2].parent / "shared" / "data")
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the real files are not on this machine")
 
 N = 12
 RNG = np.random.default_rng(0)
@@ -46,15 +45,10 @@ def cifar(images, labels):
     return np.column_stack((labels, images.transpose(0, 3, 1, 2).reshape(len(images), -1))).tobytes()
 
 
-def mat(compressed=True, **variables):
+def mat(**variables):
     file = io.BytesIO()
-    savemat(file, variables, do_compression=compressed)
+    savemat(file, variables, do_compression=True)
     return file.getvalue()
-
-
-def element(content):
-    """One compressed element of a MATLAB 5 file: type 15, length, content."""
-    return np.array((15, len(content)), "<u4").tobytes() + content
 
 
 def tar(**members):
@@ -73,13 +67,13 @@ def table(header, rows):
 
 def sachs_tables(cells=CELLS, conditions=CONDITIONS):
     given = [
-        [str(int(name in real.SACHS_CONDITIONS[u].split("+"))) for name in real._SACHS_REAGENTS] for u in conditions
+        [str(int(name in real.SACHS_CONDITIONS[u].split("+"))) for name in real.SACHS_REAGENTS] for u in conditions
     ]
     raw = [[f"{value:.4f}" for value in row] for row in cells]
     logs = [[f"{np.log(value + 10):.4f}" for value in row] for row in cells]
     mixed = [a + b for a, b in zip(logs, given, strict=True)]
     header = list(real.SACHS_PROTEINS)
-    return {real.SACHS_RAW: table(header, raw), real.SACHS_MIXED: table(header + list(real._SACHS_REAGENTS), mixed)}
+    return {real.SACHS_RAW: table(header, raw), real.SACHS_MIXED: table(header + list(real.SACHS_REAGENTS), mixed)}
 
 
 def graph_text(edges=EDGES):
@@ -121,7 +115,10 @@ def put(folder, files):
 
 def publish(monkeypatch, contents):
     for key, content in contents.items():
-        monkeypatch.setitem(real.CONTENTS, (key, len(content)), hashlib.sha256(content).hexdigest())
+        checksum = hashlib.sha256(content).hexdigest()
+        monkeypatch.setitem(real.CONTENTS, (key, len(content)), checksum)
+        if key in real.DOWNLOADS:
+            monkeypatch.setitem(real.DOWNLOADS, key, (real.DOWNLOADS[key][0], checksum))
 
 
 @pytest.fixture(params=FORMATS)
@@ -154,9 +151,10 @@ def refuses(loader, folder, whole):
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_images_come_back_as_rows_with_names(name, tmp_path):
-    loader, files, _, _ = FORMATS[name]
+def test_images_are_rows_with_a_name_for_each_pixel(name, monkeypatch, tmp_path):
+    loader, files, contents, _ = FORMATS[name]
     put(tmp_path, files)
+    publish(monkeypatch, contents)
     loaded = loader(tmp_path)
     images = GREY if "idx" in name else COLOUR
     order = IN_BATCHES if "cifar" in name else np.arange(N)
@@ -191,7 +189,7 @@ def test_the_first_cifar_batches_are_a_smaller_training_set(tmp_path):
 
 def test_a_gap_between_cifar_batches_is_named(tmp_path):
     put(tmp_path, {key: BATCHES[key] for key in list(BATCHES) if "_2" not in key})
-    with pytest.raises(FileNotFoundError, match=r"Expected data_batch_2.bin .* beside data_batch_5.bin"):
+    with pytest.raises(FileNotFoundError, match=r"Expected data_batch_2.bin .* beside .*data_batch_5.bin"):
         real.load_cifar10(tmp_path)
 
 
@@ -235,20 +233,6 @@ def test_digits_are_sixteenths_of_white():
     np.testing.assert_array_equal(np.unique(digits.x * 16), np.arange(17))
     assert np.bincount(digits.u).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     assert len(digits.columns) == 64
-
-
-def test_the_catalogue_names_a_loader_for_each_source():
-    from identifiable import data
-
-    for source in catalogue():
-        assert source.loader in data.__all__
-        assert callable(getattr(data, source.loader))
-        assert source.licence
-        assert source.loader.startswith("make_" if source.rows is None else "load_")
-    loaders = {name for name in data.__all__ if name.startswith(("make_", "load_"))}
-    assert loaders == {source.loader for source in catalogue()}
-    digits, row = real.load_digits(), next(s for s in catalogue() if s.name == "digits")
-    assert digits.x.shape == (row.rows, row.columns)
 
 
 # What is refused
@@ -296,21 +280,6 @@ def test_bytes_added_at_the_end_are_refused(published):
         (folder / name).write_bytes(content)
 
 
-def test_an_unpublished_mat_file_is_refused_without_crashing_scipy(tmp_path):
-    path = tmp_path / "train_32x32.mat"
-    path.write_bytes(MAT)
-    whole = real.load_svhn(tmp_path)
-    rng = np.random.default_rng(3)
-    positions = (*range(124, 150), *rng.integers(124, len(MAT), 80))
-    refused = 0
-    for position in positions:
-        changed = bytearray(MAT)
-        changed[position] ^= 1 << int(rng.integers(8))
-        path.write_bytes(changed)
-        refused += refuses(real.load_svhn, tmp_path, whole)
-    assert refused > 0.95 * len(positions)  # a few bits of a compressed header change nothing
-
-
 @pytest.mark.parametrize(
     ("images", "labels", "message"),
     [
@@ -341,79 +310,12 @@ def test_cifar_labels_and_members_are_checked(tmp_path):
         real.load_cifar10(tmp_path, split="test")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (mat(X=np.zeros((32, 32, 3, 2), np.uint8)), r"the variables X and y, found \['X'\]"),
-        (mat(X=np.zeros((32, 32, 2), np.uint8), y=np.ones((2, 1))), r"X \(32, 32, 2\)"),
-        (mat(X=np.zeros((32, 32, 3, 2)), y=np.ones((2, 1))), "of float64"),
-        (mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=np.ones((3, 1))), r"y \(3, 1\)"),
-        (mat(X=np.zeros((32, 32, 3, 2), np.uint8), y=np.array([[1], [11]])), "labels 1 to 10"),
-        (mat(compressed=False, X=np.zeros((32, 32, 3, 2), np.uint8)), "do_compression=True"),
-        (b"not a mat file" * 20, "a MATLAB 5 file"),
-        (MAT[:128] + element(zlib.compress(bytes((9, 0, 0, 0, 8, 0, 0, 0)) + bytes(8))), "a readable MATLAB 5 file"),
-        (
-            MAT[:128] + element(zlib.compress(b"x") + b"1"),
-            "too early or too late",
-        ),
-    ],
-)
-def test_a_mat_file_of_other_shape_is_refused(content, message, tmp_path):
-    (tmp_path / "test_32x32.mat").write_bytes(content)
-    with pytest.raises(DamagedFileError, match=message):
-        real.load_svhn(tmp_path, split="test")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (b"raf", b"ras", "expected the columns raf, mek.*found ras"),
-        (b"\t", b" ", "expected the columns"),
-        (b".", b"\t", "11 fields in each line, found 12 in line 2"),
-        (b".", b"x", "expected numbers, found could not convert"),
-        (b"0\n", b"e999\n", "finite numbers, found another in line 2"),
-        (b"0\n", b"1\n", "the published sachs"),
-        (b"0\n", b"00\n", "as many bytes as the published sachs"),
-    ],
-)
-def test_a_changed_sachs_table_is_refused(old, new, message, monkeypatch, tmp_path):
-    files = sachs_tables()
-    publish(monkeypatch, files)
-    put(tmp_path, files | {real.SACHS_RAW: files[real.SACHS_RAW].replace(old, new, 1)})
-    with pytest.raises(DamagedFileError, match=message):
-        real.load_sachs(tmp_path)
-
-
-@pytest.mark.parametrize("cells", [CELLS[::-1], CELLS[:-1]])
-def test_sachs_tables_of_different_cells_are_refused(cells, monkeypatch, tmp_path):
-    files = {
-        real.SACHS_RAW: sachs_tables(cells, CONDITIONS[: len(cells)])[real.SACHS_RAW],
-        real.SACHS_MIXED: sachs_tables()[real.SACHS_MIXED],
-    }
-    publish(monkeypatch, files)
+@pytest.mark.parametrize("name", ["svhn", "sachs", "graph"])
+def test_only_the_published_file_is_accepted(name, tmp_path):
+    loader, files, _, _ = FORMATS[name]
     put(tmp_path, files)
-    with pytest.raises(DamagedFileError, match=r"the cells of .*, found other cells"):
-        real.load_sachs(tmp_path)
-
-
-def test_an_unknown_sachs_condition_is_refused(monkeypatch, tmp_path):
-    files = sachs_tables()
-    rows = files[real.SACHS_MIXED].split(b"\n")
-    rows[3] = rows[3][:-1] + b"1"  # b2camp on top of the others
-    files[real.SACHS_MIXED] = b"\n".join(rows)
-    publish(monkeypatch, files)
-    put(tmp_path, files)
-    with pytest.raises(DamagedFileError, match=r"one of the nine conditions.*line 4"):
-        real.load_sachs(tmp_path)
-
-
-@pytest.mark.parametrize("old", [b"Graph Nodes", b"raf;mek", b"erk -->", b"-->"])
-def test_a_changed_graph_is_refused(old, monkeypatch, tmp_path):
-    content = graph_text().replace(old, b"?" * len(old), 1)
-    publish(monkeypatch, {real.SACHS_EDGES: content})
-    put(tmp_path, {real.SACHS_EDGES: content})
-    with pytest.raises(DamagedFileError, match="edges like"):
-        real.sachs_graph(tmp_path)
+    with pytest.raises(DamagedFileError, match="the published"):
+        loader(tmp_path)
 
 
 class Evil:
@@ -444,7 +346,7 @@ def test_an_unknown_split_is_named():
     [
         (real.load_mnist, r"train-images-idx3-ubyte\.gz or train-images-idx3-ubyte in .*ossci-datasets"),
         (real.load_fashion_mnist, r"train-images-idx3-ubyte\.gz or .*fashion-mnist"),
-        (real.load_cifar10, r"cifar-10-binary\.tar\.gz or .* or data_batch_1\.bin \(or \.gz\).*cs\.toronto\.edu"),
+        (real.load_cifar10, r"cifar-10-binary\.tar\.gz or .*cs\.toronto\.edu"),
         (real.load_svhn, r"train_32x32\.mat in .*ufldl\.stanford\.edu"),
         (real.load_sachs, r"sachs\.2005\.continuous\.txt in .*cmu-phil"),
         (real.sachs_graph, r"sachs\.2005\.ground\.truth\.graph\.txt in .*cmu-phil"),
@@ -519,7 +421,6 @@ DOWNLOADS: dict[str, tuple[Callable[..., Sample], dict[str, bytes]]] = {
 def test_a_set_is_downloaded_once_to_its_own_folder_of_the_cache(name, server, monkeypatch, tmp_path):
     (web, asked), (loader, files) = server, DOWNLOADS[name]
     offer(monkeypatch, web, files)
-    publish(monkeypatch, sachs_tables())
     first = loader()
     assert sorted(asked) == sorted(Path(key).name for key in files)
     assert {path.relative_to(tmp_path / "cache").as_posix() for path in (tmp_path / "cache" / name).iterdir()} == set(
@@ -534,7 +435,7 @@ def test_a_download_with_another_checksum_is_refused_and_leaves_nothing(server, 
     (web, _), (loader, files) = server, DOWNLOADS["svhn"]
     offer(monkeypatch, web, files)
     (web / "train_32x32.mat").write_bytes(MAT[:-1] + b"?")
-    with pytest.raises(DamagedFileError, match=r"expected md5:.*another file came and was deleted.*folder="):
+    with pytest.raises(DamagedFileError, match=r"differs from the published.*deleted.*folder="):
         loader()
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     (web / "train_32x32.mat").write_bytes(MAT)
@@ -566,15 +467,6 @@ def test_without_the_environment_variable_the_users_cache_folder_is_used(server,
     assert (tmp_path / "home" / "identifiable" / "svhn" / "train_32x32.mat").is_file()
 
 
-def test_without_pooch_folders_still_work(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "pooch", None)
-    monkeypatch.delenv("IDENTIFIABLE_DATA", raising=False)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install pooch.*folder="):
-        real.load_mnist()
-    put(tmp_path, IDX)
-    assert len(real.load_mnist(tmp_path)) == N
-
-
 def test_every_download_has_a_checksum_of_a_known_kind():
     for url, checksum in real.DOWNLOADS.values():
         assert url.startswith("http")
@@ -594,16 +486,8 @@ def digest(pixels):
 @pytest.mark.parametrize(
     ("split", "counts", "pixels"),
     [
-        (
-            "train",
-            [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
-            "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
-        ),
-        (
-            "test",
-            [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009],
-            "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
-        ),
+        ("train", [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949], "741c988805d008ac6e4c904b69001ba1"),
+        ("test", [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009], "6d87418db22cc8025d05968bec9bd5c3"),
     ],
 )
 def test_mnist_is_mnist(split, counts, pixels):
@@ -611,7 +495,7 @@ def test_mnist_is_mnist(split, counts, pixels):
     assert loaded.x.shape == (sum(counts), 784)
     assert loaded.image_shape == (28, 28)
     assert np.bincount(loaded.u).tolist() == counts
-    assert digest(loaded.x) == pixels
+    assert digest(loaded.x).startswith(pixels)
 
 
 @needs_shared
@@ -652,36 +536,29 @@ def test_sachs_is_sachs():
 @needs_shared
 def test_the_environment_variable_may_name_files_that_are_already_there(monkeypatch):
     monkeypatch.setenv("IDENTIFIABLE_DATA", str(SHARED))
-    monkeypatch.setitem(sys.modules, "pooch", None)
     assert len(real.load_mnist(split="test")) == 10_000
     assert len(real.load_sachs()) == 7466
 
 
-MNIST_TEST = partial(real.load_mnist, split="test")
-CIFAR_TEST = partial(real.load_cifar10, split="test")
-# loader, the file to change, the file it needs beside it
-REAL_FILES = [
-    (real.load_mnist, "mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz"),
-    (real.load_mnist, "mnist/train-labels-idx1-ubyte.gz", "mnist/train-images-idx3-ubyte.gz"),
-    (MNIST_TEST, "mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz"),
-    (MNIST_TEST, "mnist/t10k-labels-idx1-ubyte.gz", "mnist/t10k-images-idx3-ubyte.gz"),
-    (real.load_cifar10, "cifar10/data_batch_1.bin.gz", None),
-    (CIFAR_TEST, "cifar10/test_batch.bin.gz", None),
-    (real.load_sachs, real.SACHS_RAW, real.SACHS_MIXED),
-    (real.load_sachs, real.SACHS_MIXED, real.SACHS_RAW),
-    (real.sachs_graph, real.SACHS_EDGES, None),
-]
-CASES = [(*row, unpack) for row in REAL_FILES for unpack in ((False, True) if row[1].endswith(".gz") else (False,))]
-
-
 @needs_shared
-@pytest.mark.parametrize(("loader", "key", "companion", "unpack"), CASES)
-def test_a_changed_bit_in_a_real_file_is_refused(loader, key, companion, unpack, tmp_path):
-    content, path = (SHARED / key).read_bytes(), tmp_path / Path(key).name
-    if unpack:
+@pytest.mark.parametrize(
+    ("loader", "keys"),
+    [
+        (real.load_mnist, ["mnist/train-labels-idx1-ubyte.gz", "mnist/train-images-idx3-ubyte.gz"]),
+        (partial(real.load_cifar10, split="test"), ["cifar10/test_batch.bin.gz"]),
+        (real.load_sachs, [real.SACHS_RAW, real.SACHS_MIXED]),
+        (real.sachs_graph, [real.SACHS_EDGES]),
+    ],
+)
+@pytest.mark.parametrize("unpack", [True, False])
+def test_a_changed_bit_in_a_real_file_is_refused(loader, keys, unpack, tmp_path):
+    paths = [tmp_path / Path(key).name for key in keys]
+    for path, key in zip(paths, keys, strict=True):
+        path.symlink_to(SHARED / key)
+    content, path = paths[0].read_bytes(), paths[0]
+    path.unlink()
+    if unpack and path.suffix == ".gz":
         content, path = gzip.decompress(content), path.with_suffix("")
-    if companion:
-        (tmp_path / Path(companion).name).symlink_to(SHARED / companion)
     rng = np.random.default_rng(4)
     changed = bytearray(content)
     # Not in gzip's header, whose date and name carry no data, nor in the last bits before its trailer.

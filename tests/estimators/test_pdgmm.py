@@ -7,12 +7,14 @@ import pytest
 import torch
 
 from identifiable import PDGMM, Level, RecoveryWarning, SparseUnmixing, load, save
+from identifiable.algorithms.coordinates import Coordinates
+from identifiable.algorithms.hyperplanes import unmix
 from identifiable.algorithms.spike_slab import needs_repair, repair
 from identifiable.data import make_gmm, make_pdgmm
 from identifiable.distributions.densities import LOG_2PI
 from identifiable.estimators.pdgmm import estimator as pdgmm
 from identifiable.estimators.pdgmm.certificate import other_basis
-from identifiable.estimators.pdgmm.training import steps_for
+from identifiable.estimators.pdgmm.stages import steps_for
 from identifiable.metrics import mcc, r2
 from identifiable.priors.masked import (
     FullGaussians,
@@ -199,21 +201,18 @@ def test_latents_that_rest_alike_are_left_alone():
     assert not needs_repair(z, wrong, np.eye(6, 7)), "the other is likelier, and needs no second try"
 
 
-@pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
-def test_noise_is_fitted_to_a_linear_start_that_goes_wrong(monkeypatch):
-    """The start is that of SparseUnmixing, without noise or with it, though the rows are searched only once."""
+@pytest.mark.parametrize("wrong", [False, True])
+def test_noise_is_fitted_to_a_linear_start_that_needs_repair(monkeypatch, wrong):
+    """The start is that of `unmix` on the same rows, with noise or without."""
     x = make_pdgmm(500, n=4, k=3, delta=2, layers=1, random_state=0).x
     x = x + 0.2 * x.std(0) * np.random.default_rng(0).normal(size=x.shape)
-    model = PDGMM(4, random_state=0, verbose=0)
-    job = model._prepare(x)
-    found = []
-    for wrong in (False, True):
-        monkeypatch.setattr(pdgmm, "needs_repair", lambda *_, wrong=wrong: wrong)
-        rows = model._sparse(job.X, job.y, np.eye(4, 5), seed=3)
-        found.append(job.y @ rows[:, :4].T + rows[:, 4])
-        linear = SparseUnmixing(4, random_state=3, noisy=wrong).fit(job.X)
-        np.testing.assert_allclose(found[-1], linear.transform(job.X), atol=1e-9)
-    assert np.abs(found[0] - found[1]).max() > 0.05
+    y = Coordinates.fit(x, 4).project(x)[0]
+    monkeypatch.setattr(pdgmm, "needs_repair", lambda *_: wrong)
+    rows = pdgmm._sparse_rows(y, y, np.eye(4, 5), seed=3)
+    found = y @ rows[:, :4].T + rows[:, 4]
+    expected = unmix(y, 3, noisy=wrong).latents(y)
+    assert mcc(expected, found) > 0.999
+    assert mcc(unmix(y, 3, noisy=not wrong).latents(y), found) < 0.999
 
 
 def test_skewed_latents_are_not_bent_into_gaussians():

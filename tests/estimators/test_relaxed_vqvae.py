@@ -10,9 +10,10 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_digits
 
 from identifiable import DataError, Level, RelaxedVQVAE, load, save
-from identifiable.estimators.relaxed_vqvae import Codes, GridDecoder, GridEncoder, GridNet, position_mcc
+from identifiable.estimators.relaxed_vqvae import Codes, position_mcc
 from identifiable.metrics import mcc, weak_mcc
 from identifiable.nets import select_member
+from identifiable.nets.grid import GridDecoder, GridEncoder, GridNet
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 

@@ -141,7 +141,7 @@ def test_density_is_that_of_a_gaussian_per_value(d):
     """log p(x | u) by scipy from A diag(s²) A' and isotropic noise in standardised columns; and its mixture over u."""
     s = make_segments(5000, segments=4, layers=1, d=d, noise=0.1, centred=False, random_state=0)
     x = s.x * np.arange(1, d + 1)
-    model = SegmentUnmixing(5, random_state=0).fit(x, s.u)
+    model = SegmentUnmixing(5, n_restarts=1, random_state=0).fit(x, s.u)
     scale = x.std(0)
     axes = np.linalg.qr(model.mixing_ / scale[:, None])[0]
     noise = np.linalg.eigvalsh(np.corrcoef(x.T))[: d - 5].mean() if d > 5 else 0.0
@@ -315,7 +315,7 @@ def test_time_as_u(seed):
         ({}, np.arange(7), "X has 1000, u has 7"),
         ({}, np.zeros(1000), "at least two distinct values"),
         ({}, np.where(np.arange(1000) == 5, np.nan, 1.0), "missing, NaN or infinite, the first in row 5"),
-        ({"groups": 1}, "own", "'groups' parameter of SegmentUnmixing must be an integer >= 2 or None. Got 1"),
+        ({"n_groups": 1}, "own", "'n_groups' parameter of SegmentUnmixing must be an integer >= 2 or None. Got 1"),
         ({"means": "maybe"}, "own", "'means' parameter of SegmentUnmixing must be True, False or 'auto'"),
         ({"u_types": "discrete"}, "own", "u_types must be 'auto', 'categorical', 'continuous'"),
         ({"n_latents": 4}, "own", "n_latents=4, rank=3, n_features=3"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from identifiable import Level, RecoveryWarning, SparseUnmixing, load, save
+from identifiable.agreement.stability import Stability
 from identifiable.data import make_pdgmm
 from identifiable.metrics import mcc, r2
 
@@ -139,6 +140,15 @@ def test_certificate_of_an_exact_fit():
     assert certificate.level == Level.PS
     assert certificate.estimated
     assert "rests on estimates" in str(certificate)
+
+
+@pytest.mark.parametrize(("agreement", "level"), [(1.0, Level.PS), (0.5, Level.NONE)])
+def test_certificate_needs_restarts_that_agree(agreement, level):
+    _, x = affine(n=4, rho=50, delta=2)
+    model = SparseUnmixing(n_restarts=2, random_state=0).fit(x)
+    model.stability_ = Stability(np.array([[1.0, agreement], [agreement, 1.0]]))
+    assert model.certificate_.level == level
+    assert model.certificate_["agreement"].statistic == agreement
 
 
 def test_what_does_not_rest_is_not_called_found():

@@ -61,7 +61,17 @@ class Coordinates:
         scale = scale if standardise else np.full_like(scale, np.sqrt((scale**2).mean()))
         scale = np.where(scale > 0, scale, 1.0)
         standard = (X - mean) / scale
-        values, vectors = np.linalg.eigh(standard.T @ standard / len(X))
+        return cls._of(mean, scale, standard.T @ standard / len(X), n)
+
+    @classmethod
+    def of_covariance(cls, mean: Array, covariance: Array, n: int | None = None) -> Self:
+        """Compute the coordinates of standardised columns of rows with this mean (d,) and covariance (d, d)."""
+        scale = np.sqrt(np.diag(covariance))
+        return cls._of(mean, scale, covariance / np.outer(scale, scale), n)
+
+    @classmethod
+    def _of(cls, mean: Array, scale: Array, covariance: Array, n: int | None) -> Self:
+        values, vectors = np.linalg.eigh(covariance)
         values, vectors = values[::-1], vectors[:, ::-1]
         rank = int((values > (RANK_TOLERANCE if n is None else LEAST_EIGENVALUE) * values[0]).sum())
         return cls(mean, scale, vectors[:, :rank].copy(), values[:rank].copy(), rank if n is None else min(n, rank))

@@ -13,7 +13,7 @@ from sklearn.decomposition import FactorAnalysis
 from identifiable import estimators
 from identifiable.arrays import Array, FloatArray
 from identifiable.estimators.base import LatentModel
-from identifiable.estimators.pdgmm.training import steps_for
+from identifiable.estimators.pdgmm.stages import steps_for
 
 MOST_COLUMNS = 100  # principal components that a wide model is given
 VARIANCE_KEPT = 0.95  # by these components: the others vary in few rows only, so their likelihood is unreliable

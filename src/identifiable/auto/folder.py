@@ -24,8 +24,8 @@ from identifiable import files
 from identifiable.arrays import FloatArray
 from identifiable.auto.identify import Identify
 from identifiable.data.inspection import TableInspection, inspect_table
-from identifiable.data.tables import Names, TableReader, numbers_of, why_not_numbers
-from identifiable.errors import DamagedFileError, DataError, OutOfTimeError, join_few
+from identifiable.data.table import Names, TableReader
+from identifiable.errors import DamagedFileError, DataError, OutOfTimeError
 from identifiable.persist import load, rename_account, save, versions
 from identifiable.report.fit_page import Pictures, fit_page, in_words
 from identifiable.training import time_limit
@@ -119,7 +119,7 @@ def open_fit(folder: str | Path) -> Fit:
 
 def transform(fitted: Fit, source: object, *, key: str | None = None) -> pd.DataFrame:
     """Return the latents of another table. Columns are matched by name; rows with a missing value have no latents."""
-    x = _matched(source, [str(n) for n in fitted.model.feature_names_in_], key)
+    x = TableReader(source, columns=fitted.model.feature_names_in_, key=key).read_with_gaps()
     usable = np.flatnonzero(np.isfinite(x).all(1))
     frame = pd.DataFrame(x[usable], columns=list(fitted.model.feature_names_in_))
     z = fitted.model.transform(frame) if len(usable) else np.empty((0, fitted.model.n_latents_))
@@ -129,7 +129,7 @@ def transform(fitted: Fit, source: object, *, key: str | None = None) -> pd.Data
 def inverse(fitted: Fit, source: object, *, key: str | None = None) -> pd.DataFrame:
     """Return the rows of given latents (a table with the columns of latents.csv), in the units of the data."""
     names = [f"z{i}" for i in range(fitted.model.n_latents_)]
-    z = _matched(source, names, key)
+    z = TableReader(source, columns=names, key=key).read_with_gaps()
     usable = np.flatnonzero(np.isfinite(z).all(1))
     x = np.full((len(z), fitted.model.n_features_in_), np.nan)
     x[usable] = fitted.model.inverse_transform(z[usable])
@@ -257,21 +257,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not np.isfinite(value) else value
-
-
-def _matched(source: object, names: list[str], key: str | None) -> FloatArray:
-    """Return these columns of a table as numbers (N, d), NaN where there is none."""
-    frame, _ = TableReader(source, columns=names, key=key).unchecked()
-    x, faults = np.empty(frame.shape), []
-    for j, (name, column) in enumerate(frame.items()):
-        numbers = numbers_of(column)
-        if numbers is None:
-            faults.append(f"\n  {str(name)!r}: {' '.join(why_not_numbers(column, str(name), 0))}")
-        else:
-            x[:, j] = np.where(np.isfinite(numbers), numbers, np.nan)
-    if faults:
-        raise DataError(f"Columns that the model was fitted to must hold numbers:{join_few(faults, '')}")
-    return x
 
 
 def _table(z: FloatArray, rows: Any, n_rows: int) -> pd.DataFrame:

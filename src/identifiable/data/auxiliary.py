@@ -5,7 +5,8 @@ Methods that condition on u see it in one of two ways: as the number of a group 
 combinations; continuous ones by quantiles, or by k-means where there are several.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +17,11 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin
 
 from identifiable.arrays import is_integer
+from identifiable.data.formats import check_names, is_broken, to_array
 from identifiable.errors import DataError, join_few
 
 KINDS = ("auto", "categorical", "continuous")
-REPEATS = 5  # rows per distinct value from which whole numbers count as names of categories
+REPEATS = 5  # rows per distinct value from which whole numbers count as categories
 MOST_GROUPS, ROWS_PER_GROUP = 40, 100  # of continuous columns, unless the number of groups is given
 
 _Floats = NDArray[np.float64]
@@ -71,11 +73,11 @@ class Auxiliary:
         ----------
         u : array, list, Series or DataFrame; columns may be of different types. Dates count as seconds.
         rows : N.
-        u_types : "categorical", "continuous" or "auto", for all columns or one per column. "auto": text, objects and
-            truth values are categorical; whole numbers, of whatever type, are when they have at most N / 5 distinct
-            values; all others are continuous.
-        n_groups : number of groups of the continuous columns, at least 2; None: one per 100 rows, 2 to 40. Shared out
-            among the combinations of the categorical columns by their rows, at least one for each.
+        u_types : str or list of str, default="auto". "categorical", "continuous" or "auto", for all columns or one per
+            column. "auto" makes text, objects and truth values categorical, and whole numbers of any type with at most
+            N / 5 distinct values; all others are continuous.
+        n_groups : int or None, default=None. Number of groups of the continuous columns, at least 2; None uses one per
+            100 rows, 2 to 40. Each combination of the categorical columns gets a share by its rows, at least one group.
         """
         if not (n_groups is None or is_integer(n_groups, 2)):
             raise ValueError(f"n_groups must be an integer >= 2 or None. Got {n_groups!r}.")
@@ -84,7 +86,7 @@ class Auxiliary:
             raise DataError(f"u must have one row per row of X: X has {rows}, u has {len(table[0])}.")
         if all(column.nunique() < 2 for column in table):
             raise DataError(
-                "u must have at least two distinct values: one value for all rows tells nothing of latents."
+                "u must have at least two distinct values: one value for all rows says nothing about latents."
             )
         kinds = _kinds(table, u_types)
         categories = tuple(
@@ -194,18 +196,10 @@ class Auxiliary:
 
 def _columns(u: Any) -> list["pd.Series[Any]"]:
     """Return the columns of u, complete, finite and named; pandas infers the types of what has none."""
-    if u is None:
-        raise DataError(
-            "The auxiliary variable u is needed: fit requires y to be passed, but the target y is None. Pass u as y, "
-            "the second argument."
-        )
-    if isinstance(u, pd.DataFrame):
-        table = u
-    elif isinstance(u, pd.Series):
-        table = u.to_frame(name="u" if u.name is None else u.name)
-    else:  # a list may hold rows of text and numbers, which one array could not
-        table = pd.DataFrame(list(u) if isinstance(u, list | tuple) and len(u) else _array(u)).infer_objects()
-        table = table.set_axis(_default_names(table.shape[1]), axis=1)
+    table = _frame(u)
+    if not table.shape[1]:
+        raise DataError("u has no columns. Pass at least one.")
+    check_names([str(name) for name in table.columns], "u")
     columns = [table.iloc[:, i] for i in range(table.shape[1])]
     for i, column in enumerate(columns):
         if pd.api.types.is_datetime64_any_dtype(column.dtype):
@@ -218,14 +212,34 @@ def _columns(u: Any) -> list["pd.Series[Any]"]:
                 f"u must be complete and finite: {bad.sum()} values of {column.name} are missing, NaN or infinite, the "
                 f"first in row {bad.argmax()}. Drop these rows from X and u."
             )
+        if column.dtype == object:
+            for row, value in enumerate(column):
+                if not isinstance(value, Hashable) or (isinstance(value, str) and is_broken(value)):
+                    raise DataError(
+                        f"Values of u must be numbers, dates or valid text. {column.name} has {value!a} in row {row}."
+                    )
     return columns
 
 
-def _array(u: Any) -> NDArray[Any]:
-    array = np.asarray(u)
-    if array.ndim not in (1, 2) or array.size == 0:
-        raise DataError(f"u must have shape (N,) or (N, m). Got {array.shape}.")
-    return array
+def _frame(u: Any) -> pd.DataFrame:
+    if u is None:
+        raise DataError(
+            "The auxiliary variable u is needed: fit requires y to be passed, but the target y is None. Pass u as y, "
+            "the second argument."
+        )
+    if isinstance(u, pd.DataFrame):
+        return u
+    if isinstance(u, pd.Series):
+        return u.to_frame(name="u" if u.name is None else u.name)
+    # A list may hold rows of text and numbers, which one array cannot; a list of tensors is an array.
+    is_list = isinstance(u, list | tuple) and len(u) > 0 and not hasattr(u[0], "detach")
+    rows = list(u) if is_list else to_array(u, "u")
+    if isinstance(rows, np.ndarray) and (rows.ndim not in (1, 2) or rows.size == 0):
+        raise DataError(f"u must have shape (N,) or (N, m). Got {rows.shape}.")
+    table = pd.DataFrame(rows, dtype=object)
+    with suppress(UnicodeEncodeError):  # text that pandas cannot store stays an object, and is refused later
+        table = table.infer_objects()
+    return table.set_axis(_default_names(table.shape[1]), axis=1)
 
 
 def _default_names(m: int) -> tuple[str, ...]:

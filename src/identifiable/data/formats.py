@@ -1,4 +1,4 @@
-"""The formats a table comes in: each is opened, checked as a file, and described before its rows are looked at."""
+"""The formats of a table: each is opened, checked as a file, and described before its rows are read."""
 
 import csv
 import difflib
@@ -6,7 +6,7 @@ import os
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,8 +20,9 @@ from identifiable.errors import DamagedFileError, DataError, join_few
 
 _IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 _WHITE = {"1": 1, "L": 255, "LA": 255, "RGB": 255, "RGBA": 255, "I;16": 65535, "I;16B": 65535}  # Pillow modes
-# The float that was written is read, to the last bit: from pandas 3.1 on by itself.
+# Floats are read exactly, to the last bit; pandas does so by default from version 3.1 on.
 _EXACT: Any = {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
+_FILE_ERRORS = (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error)  # of numpy on a damaged file
 
 Rows = pd.DataFrame | NDArray[Any]
 
@@ -39,11 +40,11 @@ class Opened:
 
 def open_source(source: object, key: str | None) -> Opened:
     """Open a path, a DataFrame or an array; `key` chooses an array of an .npz."""
-    if not isinstance(source, str | os.PathLike):
-        if key is not None:
-            raise DataError(f"key= chooses an array of an .npz file. Got key={key!r} without such a file.")
-        return _of_frame(source) if isinstance(source, pd.DataFrame) else _of_array(source)
-    path = Path(source).expanduser()
+    path = Path(source).expanduser() if isinstance(source, str | os.PathLike) else None
+    if key is not None and (path is None or path.suffix.lower() != ".npz"):
+        raise DataError(f"key= chooses an array of an .npz file. Got key={key!r} without such a file: leave it out.")
+    if path is None:
+        return _of_frame(source, "The table") if isinstance(source, pd.DataFrame) else _of_array(source, "The array")
     if not path.exists():
         raise FileNotFoundError(_not_found(path))
     if path.is_dir():
@@ -54,11 +55,9 @@ def open_source(source: object, key: str | None) -> Opened:
             f"{path} must end in {', '.join(_READERS)}, or be a folder of images. Got {suffix or 'no ending'!r}. "
             "Save it as one of these, or load it and pass the DataFrame or the array."
         )
-    if key is not None and suffix != ".npz":
-        raise DataError(f"key= chooses an array of an .npz file. Got key={key!r} with {path}: leave it out.")
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty (0 bytes): write it again.")
-    return _READERS[suffix](path, key)
+    return _read_npz(path, key) if suffix == ".npz" else _READERS[suffix](path)
 
 
 def _not_found(path: Path) -> str:
@@ -68,23 +67,20 @@ def _not_found(path: Path) -> str:
     return f"There is no {path}." + (f" Near it: {', '.join(near)}." if near else "")
 
 
-def _of_frame(frame: pd.DataFrame, origin: str = "The table") -> Opened:
+def _of_frame(frame: pd.DataFrame, origin: str) -> Opened:
     return Opened(frame, tuple(map(str, frame.columns)), len(frame), origin)
 
 
-def _of_array(values: Any, origin: str = "The array") -> Opened:
-    if isinstance(values, np.ma.MaskedArray):  # np.asarray would bring the masked values back
+def _of_array(values: Any, origin: str) -> Opened:
+    if isinstance(values, np.ma.MaskedArray):  # np.asarray would restore the masked values
         values = np.ma.filled(values.astype(np.float64), np.nan)
-    try:
-        a: NDArray[Any] = values if isinstance(values, np.ndarray) else np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as err:
-        raise DataError(f"{origin} must be a rectangle of numbers, all rows of one length ({err}).") from err
+    a = to_array(values, origin)
     if a.dtype.kind not in "biuf":
         cure = {
-            "O": "np.asarray(x, dtype=float) if these are numbers, a DataFrame if the columns differ in kind",
-            "c": "pass the real and the imaginary parts as separate columns",
-        }.get(a.dtype.kind, "pass a DataFrame if the columns differ in kind")
-        raise DataError(f"{origin} must hold real numbers. Got {a.dtype} dtype, shape {a.shape}: {cure}.")
+            "O": "np.asarray(x, dtype=float) if these are numbers, a DataFrame if the columns have different types",
+            "c": "the real and the imaginary parts as separate columns",
+        }.get(a.dtype.kind, "a DataFrame if the columns have different types")
+        raise DataError(f"{origin} must hold real numbers. Got {a.dtype} dtype, shape {a.shape}: pass {cure}.")
     image_shape = a.shape[1:] if _are_images(a) else None
     if image_shape is not None:
         a = a.reshape(len(a), -1)
@@ -97,15 +93,37 @@ def _of_array(values: Any, origin: str = "The array") -> Opened:
     return Opened(a, tuple(f"x{j}" for j in range(a.shape[1])), len(a), origin, image_shape)
 
 
+def to_array(values: Any, origin: str) -> NDArray[Any]:
+    """Return values as an array, without a copy where they are one."""
+    try:
+        return values if isinstance(values, np.ndarray) else np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as err:
+        if "requires grad" in str(err):
+            raise DataError(f"{origin} is a tensor that requires grad. Pass tensor.detach() instead.") from err
+        raise DataError(f"{origin} must be a rectangle of numbers, all rows of one length ({err}).") from err
+
+
+def check_names(names: Sequence[str], what: str) -> None:
+    """Refuse column names that are duplicated, or that no file can hold."""
+    if twice := [repr(name) for name, count in Counter(names).items() if count > 1]:
+        raise DataError(f"{what}: duplicate column names {join_few(twice)}. Rename or drop them.")
+    if broken := [ascii(name) for name in names if is_broken(name)]:
+        raise DataError(f"{what}: column names that are not valid Unicode: {join_few(broken)}. Rename them.")
+
+
+def is_broken(text: str) -> bool:
+    """Return whether a text has surrogates, which UTF-8 cannot encode and files cannot hold."""
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def _are_images(a: NDArray[Any]) -> bool:
     return a.ndim == 3 or (a.ndim == 4 and a.shape[3] in (1, 3, 4))
 
 
 def _damaged(path: Path, err: BaseException | str) -> DamagedFileError:
-    kind = path.suffix.lower()
     return DamagedFileError(
-        f"{path} cannot be read as {kind} ({err or 'it ends early'}). It is cut short, altered or of another kind: "
-        "copy or write it again."
+        f"{path} cannot be read as {path.suffix.lower()} ({err or 'it ends early'}). It is cut short, altered or of "
+        "another kind: copy or write it again."
     )
 
 
@@ -116,13 +134,13 @@ def _pickled(path: Path) -> DataError:
     )
 
 
-def _read_npy(path: Path, _: str | None) -> Opened:
+def _read_npy(path: Path) -> Opened:
     with path.open("rb") as file:
         if file.read(6) != b"\x93NUMPY":
             raise _damaged(path, "its first bytes are not those of an .npy")
     try:
         a = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as err:
+    except _FILE_ERRORS as err:
         raise _pickled(path) if "object" in str(err).lower() else _damaged(path, err) from err
     return _of_array(a, str(path))
 
@@ -132,34 +150,32 @@ def _read_npz(path: Path, key: str | None) -> Opened:
         """Return this array; None where it holds objects."""
         try:
             return np.asarray(archive[name])
-        except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as err:
+        except ValueError as err:
             if "object" in str(err).lower():
                 return None
-            raise _damaged(path, err) from err
+            raise
 
     if not zipfile.is_zipfile(path):
         raise _damaged(path, "it is not a whole zip archive")
     try:
-        archive = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as err:
+        with np.load(path, allow_pickle=False) as archive:
+            files = archive.files
+            arrays = {name: load(name) for name in files if key in (None, name)}
+    except _FILE_ERRORS as err:
         raise _damaged(path, err) from err
-    with archive:
-        arrays = {name: load(name) for name in archive.files if key in (None, name)}
-        tables = [name for name, a in arrays.items() if key == name or (a is not None and a.ndim == 2)]
-        if not tables:
-            tables = [name for name, a in arrays.items() if a is not None and _are_images(a)]
-        if len(tables) != 1:
-            asked = "one 2-D array was expected" if key is None else f"there is no array {key!r}"
-            held = [f"{name} {'objects' if a is None else a.shape}" for name, a in arrays.items()] or archive.files
-            raise DataError(f"{path}: {asked}. It holds {', '.join(held) or 'nothing'}: choose one with key=.")
-    chosen = arrays[tables[0]]
-    if chosen is None:
+    numeric = {name: a for name, a in arrays.items() if a is not None}
+    tables = list(arrays) if key is not None else [name for name, a in numeric.items() if a.ndim == 2]
+    tables = tables or [name for name, a in numeric.items() if _are_images(a)]
+    if len(tables) != 1:
+        wrong = "one 2-D array was expected" if key is None else f"there is no array {key!r}"
+        held = [f"{name} {'objects' if a is None else a.shape}" for name, a in arrays.items()] or files
+        raise DataError(f"{path}: {wrong}. It holds {', '.join(held) or 'nothing'}: choose one with key=.")
+    if tables[0] not in numeric:
         raise _pickled(path)
-    return _of_array(chosen, str(path))
+    return _of_array(numeric[tables[0]], str(path))
 
 
-def _parquet(path: Path) -> Any:
-    """Open a parquet file."""
+def _open_parquet(path: Path) -> Any:
     try:
         import pyarrow.parquet
     except ImportError as err:
@@ -172,25 +188,21 @@ def _parquet(path: Path) -> Any:
 
 def parquet_blocks(path: Path, names: list[str], batch_rows: int) -> Iterator[pd.DataFrame]:
     """Yield these columns batch by batch; memory is bounded by a batch and a row group's pages."""
-    with _parquet(path) as file:
-        batches = file.iter_batches(batch_size=batch_rows, columns=names)
-        while True:
-            try:
-                block = next(batches).to_pandas()
-            except StopIteration:
-                return
-            except (ValueError, OSError, NotImplementedError) as err:  # pyarrow's errors are one of these
-                raise _damaged(path, err) from err
-            yield block
+    with _open_parquet(path) as file:
+        try:
+            for batch in file.iter_batches(batch_size=batch_rows, columns=names):
+                yield batch.to_pandas()
+        except (ValueError, OSError, NotImplementedError) as err:  # pyarrow's errors are among these
+            raise _damaged(path, err) from err
 
 
-def _read_parquet(path: Path, _: str | None) -> Opened:
-    with _parquet(path) as file:
+def _read_parquet(path: Path) -> Opened:
+    with _open_parquet(path) as file:
         frame = file.schema_arrow.empty_table().to_pandas()  # without rows; a stored index is not a column
         return Opened(path, tuple(map(str, frame.columns)), file.metadata.num_rows, str(path))
 
 
-def _read_csv(path: Path, _: str | None) -> Opened:
+def _read_csv(path: Path) -> Opened:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             lines = list(islice((line for line in file if line.strip()), 2))
@@ -205,7 +217,7 @@ def _read_csv(path: Path, _: str | None) -> Opened:
         raise DataError(
             f"{path} is ragged, its lines do not split into the same columns: {str(err).strip()}. Correct it."
         ) from err
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes what is too much for row labels
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas uses surplus fields as row labels
         raise DataError(
             f"{path} is ragged: its lines have more fields than the {len(cells)} names of its first line. "
             "Name every column (row labels, too)."
@@ -215,14 +227,14 @@ def _read_csv(path: Path, _: str | None) -> Opened:
             f"{path} seems to have no line of names: its first line is {lines[0].strip()[:60]!r}. Add one, or pass "
             "pd.read_csv(path, header=None)."
         )
-    # pandas renames duplicates (a, a.1); the file's own names let them be seen.
+    # pandas renames duplicates (a, a.1); the names in the file show them.
     if len(cells) == frame.shape[1]:
         frame.columns = pd.Index([cell or name for cell, name in zip(cells, frame.columns, strict=True)])
     return _of_frame(frame.iloc[:, 1:] if cells[:1] == [""] else frame, str(path))
 
 
 def _separator(lines: list[str], usual: str) -> str:
-    """Return what splits the first lines into equally many cells, at least two; else what the ending promises."""
+    """Return what splits the first lines into equally many cells, at least two; else the usual separator."""
     for sep in usual + ";\t|,":
         widths = [len(cells) for cells in csv.reader(lines, delimiter=sep, skipinitialspace=True)]
         if len(widths) == len(lines) and len(set(widths)) == 1 and widths[0] > 1:  # no quotation over two lines
@@ -231,7 +243,7 @@ def _separator(lines: list[str], usual: str) -> str:
 
 
 def _is_data(cells: list[str]) -> bool:
-    """Whether a header line is made of numbers that are no names; 0, 1, 2 or 400, 410, 420 (an axis) are."""
+    """Return whether a first line is numbers that are no names; 0, 1, 2 or 400, 410, 420 (an axis) are names."""
     try:
         numbers = np.array([float(cell) for cell in cells])
     except ValueError:
@@ -250,34 +262,35 @@ def _undecodable(path: Path) -> str:
 def _read_images(folder: Path) -> Opened:
     from PIL import Image
 
-    pixels: dict[Path, NDArray[Any]] = {}
-    kinds: dict[Path, tuple[str, tuple[int, ...]]] = {}
+    pixels: list[NDArray[Any]] = []
+    kinds: dict[str, str] = {}
     for path in sorted(p for p in folder.iterdir() if p.suffix.lower() in _IMAGES):
         try:
             with Image.open(path) as image:
-                # The numbers of a palette image are places in its palette, not brightness.
-                shown = image.convert("RGBA" if "transparency" in image.info else "RGB") if image.mode == "P" else image
-                pixels[path] = np.asarray(shown)
-                kinds[path] = shown.mode, pixels[path].shape
+                # The numbers of a palette image are positions in its palette, not brightness.
+                colours = "RGBA" if "transparency" in image.info else "RGB"
+                shown = image.convert(colours) if image.mode == "P" else image
+                pixels.append(np.asarray(shown))
+                kinds[path.name] = f"{shown.width}x{shown.height} {shown.mode}"
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as err:
             raise _damaged(path, err) from err
     if not kinds:
         raise DataError(f"The folder {folder} holds no images ({', '.join(sorted(_IMAGES))}).")
     (usual, count), *_ = Counter(kinds.values()).most_common(1)
-    odd = [f"{p.name} is {s[1]}x{s[0]} {mode}" for p, (mode, s) in kinds.items() if (mode, s) != usual]
-    mode, shape = usual
-    if odd:
+    if odd := [f"{name} is {kind}" for name, kind in kinds.items() if kind != usual]:
         raise DataError(
-            f"All images of {folder} must have one size and mode. {count} are {shape[1]}x{shape[0]} {mode}, but "
-            f"{join_few(odd, '; ')}. Resize, convert or remove these."
+            f"All images of {folder} must have one size and mode. {count} are {usual}, but {join_few(odd, '; ')}. "
+            "Resize, convert or remove these."
         )
+    mode = usual.split()[1]
     if mode not in _WHITE:
         raise DataError(f"Images must have mode {', '.join(_WHITE)}. Those of {folder} have {mode}: convert them.")
-    x = np.stack(list(pixels.values())).reshape(len(pixels), -1) / _WHITE[mode]
-    return Opened(x, tuple(f"x{j}" for j in range(x.shape[1])), len(x), f"The folder {folder}", shape)
+    x = np.stack(pixels).reshape(len(pixels), -1) / _WHITE[mode]
+    names = tuple(f"x{j}" for j in range(x.shape[1]))
+    return Opened(x, names, len(x), f"The folder {folder}", pixels[0].shape)
 
 
-_READERS: dict[str, Callable[[Path, str | None], Opened]] = {
+_READERS: dict[str, Callable[..., Opened]] = {
     ".csv": _read_csv,
     ".tsv": _read_csv,
     ".parquet": _read_parquet,

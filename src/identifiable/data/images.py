@@ -2,10 +2,10 @@
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from identifiable.data.latents import Draw
+from identifiable.arrays import Array
+from identifiable.data.latents import Buffers, Draw, normal, uniform
 from identifiable.data.sample import Sample
 from identifiable.data.simulator import Simulator
 
@@ -25,51 +25,41 @@ COLOURS = np.array(
 )
 
 
-class BallPositions(nn.Module):
+class BallPositions(Buffers):
     """Positions (x, y) of balls: N(mean, .01 I) kept inside the frame by rejection, or exactly at the mean.
 
-    z has 2 columns per ball; component numbers the pattern of what rests.
+    z has 2 columns per ball; component numbers the pattern of inactive coordinates.
     """
 
-    means: Tensor
-
-    def __init__(self, means: NDArray[np.float64], rest: float, *, separately: bool) -> None:
-        super().__init__()
-        self.rest, self.separately = rest, separately
-        self.register_buffer("means", torch.as_tensor(means))  # (balls, 2)
+    def __init__(self, means: Array, inactive_share: float, *, separately: bool) -> None:
+        super().__init__(means=means)  # (balls, 2)
+        self.inactive_share, self.separately = inactive_share, separately
 
     def draw(self, rows: int, rng: torch.Generator) -> Draw:
         """Draw rows of positions (rows, 2 balls)."""
-        like = self.means
-        means = like.reshape(-1).expand(rows, -1)
-
-        def normal() -> Tensor:
-            return means + 0.1 * torch.randn(means.shape, generator=rng, dtype=like.dtype, device=like.device)
-
-        z = normal()
+        means = self.means.reshape(-1).expand(rows, -1)
+        z = means + 0.1 * normal(tuple(means.shape), means, rng)
         while bool((outside := (z < LOW) | (z > HIGH)).any()):
-            z = torch.where(outside, normal(), z)
-        units = like.numel() if self.separately else len(like)
-        still = torch.rand((rows, units), generator=rng, dtype=like.dtype, device=like.device) < self.rest
-        pattern = (still.long() * 2 ** torch.arange(units, device=like.device)).sum(1)
-        still = still if self.separately else still.repeat_interleave(2, dim=1)
-        return Draw(torch.where(still, means, z), pattern)
+            z = torch.where(outside, means + 0.1 * normal(tuple(means.shape), means, rng), z)
+        units = self.means.numel() if self.separately else len(self.means)
+        inactive = uniform((rows, units), means, rng) < self.inactive_share
+        pattern = (inactive.long() * 2 ** torch.arange(units, device=means.device)).sum(1)
+        if not self.separately:
+            inactive = inactive.repeat_interleave(2, dim=1)
+        return Draw(torch.where(inactive, means, z), pattern)
 
 
-class BallRenderer(nn.Module):
+class BallRenderer(Buffers):
     """Positions (N, 2 balls) to pixels (N, 64 * 64 * 3): coloured discs on white, later balls in front."""
 
-    colours: Tensor
-    grid: Tensor
-
     def __init__(self, balls: int) -> None:
-        super().__init__()
-        centres = (torch.arange(SIDE, dtype=torch.float64) + 0.5) / SIDE
-        self.register_buffer("colours", torch.as_tensor(COLOURS[:balls]))
-        self.register_buffer("grid", torch.stack(torch.meshgrid(centres, centres, indexing="xy")))  # (2, 64, 64)
+        centres = (np.arange(SIDE) + 0.5) / SIDE
+        super().__init__(
+            colours=COLOURS[:balls], grid=np.stack(np.meshgrid(centres, centres))
+        )  # (balls, 3), (2, 64, 64)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Render, with an edge one pixel wide so that a small movement is seen."""
+        """Render, with an edge one pixel wide so that a small movement is visible."""
         picture = torch.ones((len(z), SIDE, SIDE, 3), dtype=z.dtype, device=z.device)
         for i, colour in enumerate(self.colours):
             centre = z[:, 2 * i : 2 * i + 2, None, None]
@@ -82,19 +72,22 @@ class BallRenderer(nn.Module):
 def make_balls(
     n_samples: int = 5000, *, balls: int = 2, rest: float = 0.1, separately: bool = False, random_state: int = 0
 ) -> Sample:
-    """Draw pictures of coloured balls that rest at their mean position now and then (Xu et al. 2026, section 5.2).
+    """Sample images of coloured balls, each inactive in some rows (Xu et al. 2026, section 5.2).
 
     64 x 64 RGB, radius .1, white ground. Mean positions are U(.3, .7)² at least .2 apart, covariance .01 I, coordinates
-    kept in [.05, .95] by rejection; each ball rests exactly at its mean with probability `rest`.
+    kept in [.05, .95] by rejection; each ball is exactly at its mean with probability `rest`.
 
     Parameters
     ----------
-    balls : 1 to 6; more do not fit .2 apart.
-    separately : x and y of a ball rest independently of each other (the paper's appendix D.11).
+    n_samples : int, default=5000. Number of rows N.
+    balls : int, default=2. Number of balls, 1 to 6; more do not fit .2 apart.
+    rest : float, default=0.1. Probability that a ball is inactive in a row.
+    separately : bool, default=False. x and y of a ball are inactive independently (the paper's appendix D.11).
+    random_state : int, default=0. Fixes mean positions and rows.
 
     Returns
     -------
-    Sample with x (N, 12288) in [0, 1], z (N, 2 balls) positions, component the pattern of rest, and image_shape.
+    Sample with x (N, 12288) in [0, 1], z (N, 2 balls) positions, component the pattern of inactivity, and image_shape.
 
     Examples
     --------
@@ -109,6 +102,6 @@ def make_balls(
         candidates = rng.uniform(0.3, 0.7, size=(100, 2))
         far = np.flatnonzero((np.linalg.norm(candidates[:, None] - means, axis=-1) >= 0.2).all(axis=1))
         means = np.vstack([means, candidates[far[:1]]]) if len(far) else np.empty((0, 2))
-    law = BallPositions(means, rest, separately=separately)
-    simulator = Simulator(law, BallRenderer(balls), seed=random_state, image_shape=(SIDE, SIDE, 3))
+    positions = BallPositions(means, rest, separately=separately)
+    simulator = Simulator(positions, BallRenderer(balls), seed=random_state, image_shape=(SIDE, SIDE, 3))
     return simulator.sample(n_samples, random_state)

@@ -1,21 +1,22 @@
-"""Laws of latents, as modules of buffers that draw rows on any device.
+"""Distributions of latents, as modules of buffers that sample rows on any device.
 
-`draw(rows, rng)` returns `Draw(z, component, u)`; `mixture()` returns the exact parameters where the law is a
+`draw(rows, rng)` returns `Draw(z, component, u)`; `mixture()` returns the exact parameters where the distribution is a
 (potentially degenerate) Gaussian mixture.
 """
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from identifiable.arrays import Array, BoolArray
 from identifiable.distributions.mixture import Mixture
 
-PILOT_ROWS = 5000  # unmasked samples that fix the value of a latent at rest
+PILOT_ROWS = 5000  # unmasked samples that fix the value of an inactive latent
 
 
 @dataclass(frozen=True)
@@ -27,123 +28,123 @@ class Draw:
     u: Tensor | None = None
 
 
-class MaskedSCM(nn.Module):
+class Buffers(nn.Module):
+    """A module whose arrays, given by name, are buffers: `.to(device, dtype)` moves them."""
+
+    def __init__(self, **arrays: NDArray[Any]) -> None:
+        super().__init__()
+        for name, array in arrays.items():
+            self.register_buffer(name, torch.as_tensor(array))
+
+    def __getattr__(self, name: str) -> Any:
+        return super().__getattr__(name)
+
+
+def normal(shape: tuple[int, ...], like: Tensor, rng: torch.Generator) -> Tensor:
+    """Sample N(0, 1) with the precision and on the device of `like`."""
+    return torch.randn(shape, generator=rng, dtype=like.dtype, device=like.device)
+
+
+def uniform(shape: tuple[int, ...], like: Tensor, rng: torch.Generator) -> Tensor:
+    """Sample U(0, 1) with the precision and on the device of `like`."""
+    return torch.rand(shape, generator=rng, dtype=like.dtype, device=like.device)
+
+
+def equal_shares(rows: int, parts: int, rng: torch.Generator, device: torch.device) -> Tensor:
+    """Return numbers 0 to parts - 1 in random order, equally many of each, or one more of some."""
+    return torch.randperm(rows, generator=rng, device=device) % parts
+
+
+class MaskedSCM(Buffers):
     """A linear structural equation model in which only some latents are active in each row (the pdGMM paper's data).
 
-    Unmasked latents are z = z A + ε, i.e. z = ε (I - A)^-1, for a weighted acyclic A. Component j leaves the latents
-    with masks[j] = 1 and puts the others to rest. Then every row is multiplied by `rotation`, or, for the components in
-    `second`, by `second_rotation`.
+    Unmasked latents are z = z A + ε, i.e. z = ε (I - A)^-1, for a weighted acyclic A. Component j keeps the latents
+    with masks[j] = 1 and sets the others to their inactive values `rest`. Then every row is multiplied by `rotation`,
+    or, for the components in `second`, by `second_rotation`.
     """
-
-    adjacency: Tensor
-    transfer: Tensor
-    rest: Tensor
-    rotation: Tensor
-    second_rotation: Tensor
-    masks: Tensor
-    second: Tensor
 
     def __init__(
         self,
-        adjacency: NDArray[np.float64],
-        masks: NDArray[np.bool_],
+        adjacency: Array,
+        masks: BoolArray,
         *,
-        rest: NDArray[np.float64],
+        rest: Array,
         noise_law: str,
-        rotation: NDArray[np.float64],
-        second: NDArray[np.bool_],
-        second_rotation: NDArray[np.float64],
+        rotation: Array,
+        second: BoolArray,
+        second_rotation: Array,
     ) -> None:
-        super().__init__()
+        super().__init__(
+            adjacency=adjacency,
+            transfer=np.linalg.inv(np.eye(len(adjacency)) - adjacency),
+            rest=rest,
+            masks=masks,
+            second=second,
+            rotation=rotation,
+            second_rotation=second_rotation,
+        )
         self.noise_law = noise_law
-        n = len(adjacency)
-        transfer = np.linalg.inv(np.eye(n) - adjacency)
-        for name, value in (
-            ("adjacency", adjacency),
-            ("transfer", transfer),
-            ("rest", rest),
-            ("rotation", rotation),
-            ("second_rotation", second_rotation),
-        ):
-            self.register_buffer(name, torch.as_tensor(value, dtype=torch.float64))
-        self.register_buffer("masks", torch.as_tensor(masks))
-        self.register_buffer("second", torch.as_tensor(second))
 
     def draw(self, rows: int, rng: torch.Generator) -> Draw:
         """Draw rows, an equal share per component."""
-        component = _equal_shares(rows, len(self.masks), rng, self.masks.device)
+        component = equal_shares(rows, len(self.masks), rng, self.masks.device)
         z = self.noise(rows, rng) @ self.transfer
         z = torch.where(self.masks[component], z, self.rest)
-        turned = z @ self.rotation
+        rotated = z @ self.rotation
         if bool(self.second.any()):
-            turned = torch.where(self.second[component][:, None], z @ self.second_rotation, turned)
-        return Draw(turned, component)
+            rotated = torch.where(self.second[component][:, None], z @ self.second_rotation, rotated)
+        return Draw(rotated, component)
 
     def noise(self, rows: int, rng: torch.Generator) -> Tensor:
-        """Draw ε (rows, n) from the noise law, scale 1."""
+        """Draw ε (rows, n) of scale 1."""
         shape, like = (rows, len(self.rest)), self.transfer
         if self.noise_law == "gaussian":
-            return torch.randn(shape, generator=rng, dtype=like.dtype, device=like.device)
+            return normal(shape, like, rng)
         exponential = torch.empty(shape, dtype=like.dtype, device=like.device).exponential_(generator=rng)
         return exponential if self.noise_law == "exponential" else -exponential.log()
 
     def unmasked(self) -> "MaskedSCM":
-        """Return the same law with all latents active in every row."""
-        law = copy.deepcopy(self)
-        law.masks, law.second = torch.ones_like(self.masks[:1]), torch.zeros_like(self.second[:1])
-        return law
+        """Return the same distribution with all latents active in every row."""
+        unmasked = copy.deepcopy(self)
+        unmasked.masks, unmasked.second = torch.ones_like(self.masks[:1]), torch.zeros_like(self.second[:1])
+        return unmasked
 
     def mixture(self) -> Mixture:
         """Return the exact parameters; Gaussian noise only."""
         if self.noise_law != "gaussian":
             raise ValueError(f"With {self.noise_law} noise the latents are not a Gaussian mixture.")
         masks, transfer, rest = (t.double().cpu().numpy() for t in (self.masks, self.transfer, self.rest))
-        turns = np.where(
-            self.second.cpu().numpy()[:, None, None],
-            self.second_rotation.double().cpu().numpy(),
-            self.rotation.double().cpu().numpy(),
-        )
-        factors = (transfer[None] * masks[:, None, :]) @ turns  # (J, n, n): z - mean = ε factor
-        means = (((1 - masks) * rest)[:, None, :] @ turns)[:, 0]
+        first, second = (t.double().cpu().numpy() for t in (self.rotation, self.second_rotation))
+        rotations = np.where(self.second.cpu().numpy()[:, None, None], second, first)
+        factors = (transfer[None] * masks[:, None, :]) @ rotations  # (J, n, n): z - mean = ε factor
+        means = (((1 - masks) * rest)[:, None, :] @ rotations)[:, 0]
         return Mixture(np.full(len(masks), 1 / len(masks)), means, factors.transpose(0, 2, 1) @ factors)
 
 
-class GaussianMixture(nn.Module):
-    """Σ_j w_j N(μ_j, L_jᵀ L_j), rows z = μ_j + ε L_j; L_j may have any rank. with `observed` the component is u."""
-
-    weights: Tensor
-    means: Tensor
-    factors: Tensor
+class GaussianMixture(Buffers):
+    """Σ_j w_j N(μ_j, L_jᵀ L_j), rows z = μ_j + ε L_j; L_j may have any rank. With `observed` the component is u."""
 
     def __init__(
-        self,
-        weights: NDArray[np.float64],
-        means: NDArray[np.float64],
-        factors: NDArray[np.float64],
-        *,
-        observed: bool = False,
-        equal_shares: bool = False,
+        self, weights: Array, means: Array, factors: Array, *, observed: bool = False, equal_shares: bool = False
     ) -> None:
-        super().__init__()
+        super().__init__(weights=weights, means=means, factors=factors)
         self.observed, self.equal_shares = observed, equal_shares
-        for name, value in (("weights", weights), ("means", means), ("factors", factors)):
-            self.register_buffer(name, torch.as_tensor(value, dtype=torch.float64))
 
     def draw(self, rows: int, rng: torch.Generator) -> Draw:
         """Draw rows."""
         device = self.means.device
         if self.equal_shares:
-            component = _equal_shares(rows, len(self.means), rng, device)
+            component = equal_shares(rows, len(self.means), rng, device)
         else:
             component = torch.multinomial(self.weights, rows, replacement=True, generator=rng)
-        noise = torch.randn((rows, self.factors.shape[1]), generator=rng, dtype=self.means.dtype, device=device)
+        noise = normal((rows, self.factors.shape[1]), self.means, rng)
         if self.factors.dim() == 2:  # diagonal: (J, n) standard deviations
             z = self.means[component] + noise * self.factors[component]
         else:
-            z = torch.empty((rows, self.means.shape[1]), dtype=self.means.dtype, device=device)
+            z = self.means[component]
             for j in range(len(self.means)):
                 own = component == j
-                z[own] = self.means[j] + noise[own] @ self.factors[j]
+                z[own] += noise[own] @ self.factors[j]
         return Draw(z, component, component if self.observed else None)
 
     def mixture(self) -> Mixture:
@@ -154,10 +155,10 @@ class GaussianMixture(nn.Module):
         return Mixture(weights, means, factors.transpose(0, 2, 1) @ factors)
 
 
-def random_dag(n: int, edges: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def random_dag(n: int, edges: int, rng: np.random.Generator) -> Array:
     """Return weights (n, n), A[i, j] for i -> j, of a random acyclic graph with exactly `edges` edges.
 
-    Where there cannot be that many, it has all there can be. Weights are uniform on ±[.2, 1], the nodes' order is
+    If n nodes cannot have that many, the graph is complete. Weights are uniform on ±[.2, 1]; the order of the nodes is
     random.
     """
     above = np.argwhere(np.triu(np.ones((n, n)), 1))
@@ -169,27 +170,21 @@ def random_dag(n: int, edges: int, rng: np.random.Generator) -> NDArray[np.float
     return a[np.ix_(order, order)]
 
 
-def random_masks(units: int, active: int, draws: int, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Distinct rows with exactly `active` ones, out of `draws` random ones: (J, units), J <= draws."""
+def random_masks(units: int, active: int, draws: int, rng: np.random.Generator) -> BoolArray:
+    """Return the distinct rows (J, units), J <= draws, among `draws` random ones with exactly `active` ones each."""
     order = rng.random((draws, units)).argsort(axis=1)
     return np.unique(order < active, axis=0)
 
 
-def all_planes_rotation(n: int, degrees: float) -> NDArray[np.float64]:
-    """Rotation by the same angle in every coordinate plane, one after the other (n, n)."""
+def all_planes_rotation(n: int, degrees: float) -> Array:
+    """Return the product R (n, n) of rotations by one angle in every coordinate plane i < j; rows rotate as z R.
+
+    The planes are in the order (0, 1), (0, 2), ..., and each multiplies from the left, R <- G_ij R, as published.
+    """
     r, c, s = np.eye(n), np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
     for i in range(n):
         for j in range(i + 1, n):
             givens = np.eye(n)
             givens[[i, i, j, j], [i, j, i, j]] = c, -s, s, c
-            r = r @ givens
+            r = givens @ r
     return r
-
-
-def expand_blocks(masks: NDArray[np.bool_], sizes: Sequence[int]) -> NDArray[np.bool_]:
-    """Return masks of blocks (J, len(sizes)) as masks of latents (J, sum(sizes))."""
-    return np.repeat(masks, sizes, axis=1)
-
-
-def _equal_shares(rows: int, parts: int, rng: torch.Generator, device: torch.device) -> Tensor:
-    return torch.randperm(rows, generator=rng, device=device) % parts

@@ -1,6 +1,6 @@
-"""Mixings f: R^n -> R^d, d >= n, that know their left inverse.
+"""Mixings f: R^n -> R^d, d >= n, with a known left inverse.
 
-All are alternations of matrices and strictly increasing activations,
+All alternate matrices and strictly increasing activations,
 
     f(z) = a_L( ... a_1(z W_1) ... W_{L-1}) W_L        (rows are samples),
 
@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-Matrix = NDArray[np.float64]
+from identifiable.arrays import Array
+from identifiable.data.latents import Buffers
 
 NEWTON_STEPS = 60
 
@@ -22,12 +22,8 @@ NEWTON_STEPS = 60
 class Activation(nn.Module):
     """A strictly increasing function of one variable, and its inverse."""
 
-    def forward(self, h: Tensor) -> Tensor:
-        """Apply the function elementwise."""
-        raise NotImplementedError
-
     def inverse(self, y: Tensor) -> Tensor:
-        """Apply its inverse elementwise."""
+        """Apply the inverse elementwise."""
         raise NotImplementedError
 
 
@@ -49,12 +45,8 @@ class Leaky(Activation):
         return torch.minimum(y / self.slope, y)
 
 
-class SmoothLeaky(Activation):
+class SmoothLeaky(Leaky):
     """s h + (1 - s) log(1 + e^h): slope s far below zero, 1 far above, smooth between."""
-
-    def __init__(self, slope: float) -> None:
-        super().__init__()
-        self.slope = slope
 
     def forward(self, h: Tensor) -> Tensor:
         """Return s h + (1 - s) softplus(h)."""
@@ -90,7 +82,7 @@ class Sigmoid(Activation):
         return torch.logit(y)
 
 
-class Mixing(nn.Module):
+class Mixing(Buffers):
     """f(z), alternating matrices and activations; `inverse` is its left inverse, exact where f is.
 
     Examples
@@ -103,16 +95,14 @@ class Mixing(nn.Module):
     (torch.Size([5, 3]), True)
     """
 
-    left_inverse_0: Tensor
-
-    def __init__(self, matrices: Sequence[Matrix], activations: Sequence[Activation]) -> None:
-        super().__init__()
+    def __init__(self, matrices: Sequence[Array], activations: Sequence[Activation]) -> None:
         if len(matrices) != len(activations) + 1:
             raise ValueError(f"{len(matrices)} matrices need one activation less; got {len(activations)}.")
+        super().__init__(
+            **{f"matrix_{i}": w for i, w in enumerate(matrices)},
+            **{f"left_inverse_{i}": np.linalg.pinv(w) for i, w in enumerate(matrices)},
+        )
         self.activations = nn.ModuleList(activations)
-        for i, w in enumerate(matrices):
-            self.register_buffer(f"matrix_{i}", torch.as_tensor(w, dtype=torch.float64))
-            self.register_buffer(f"left_inverse_{i}", torch.as_tensor(np.linalg.pinv(w), dtype=torch.float64))
 
     @property
     def matrices(self) -> list[Tensor]:
@@ -155,45 +145,51 @@ def orthogonal_mixing(
     activation: str = "leaky",
     rng: np.random.Generator,
 ) -> Mixing:
-    """Orthogonal matrices (QR of a normal matrix) with `layers - 1` activations between them: the pdGMM papers' mixing.
+    """Return orthogonal matrices (QR of a normal matrix) with activations between them: the mixing of the pdGMM papers.
 
     slopes is one slope for all layers, or (low, high) for one uniform draw per layer. For d > n the first matrix has
     orthonormal rows.
     """
-    if d < n:
-        raise ValueError(f"A mixing needs at least as many columns as latents: n = {n}, d = {d}.")
+    _check_size(n, d)
     matrices = [_orthogonal(d, rng)[:n], *(_orthogonal(d, rng) for _ in range(layers - 1))]
     low, high = slopes if isinstance(slopes, tuple) else (slopes, slopes)
-    kinds = {"leaky": Leaky, "smooth": SmoothLeaky}
-    if activation == "sigmoid":
-        return Mixing(matrices, [Sigmoid() for _ in range(layers - 1)])
-    if activation not in kinds:
+    activations: dict[str, Callable[[], Activation]] = {
+        "leaky": lambda: Leaky(float(rng.uniform(low, high))),
+        "smooth": lambda: SmoothLeaky(float(rng.uniform(low, high))),
+        "sigmoid": Sigmoid,
+    }
+    if activation not in activations:
         raise ValueError(f"activation must be 'leaky', 'smooth' or 'sigmoid'. Got {activation!r}.")
-    return Mixing(matrices, [kinds[activation](float(rng.uniform(low, high))) for _ in range(layers - 1)])
+    return Mixing(matrices, [activations[activation]() for _ in range(layers - 1)])
 
 
 def tanh_mixing(n: int, d: int, *, layers: int, reuse: bool, rng: np.random.Generator) -> Mixing:
-    """Well-conditioned matrices with tanh(h) + .1 h between them: the iVAE experiments' mixing.
+    """Return well-conditioned matrices with tanh(h) + .1 h between them: the mixing of the iVAE experiments.
 
-    A matrix has entries U(-1, 1) and unit columns, and is drawn again until its condition number is below the 25th
-    percentile of such draws. With `reuse` all square layers are one matrix, as in the reference code.
+    The first matrix is (n, d), the others (d, d). A matrix has entries U(-1, 1) and unit columns, and is redrawn until
+    its condition number is below the 25th percentile of 500 such matrices. With `reuse` all square layers share
+    one matrix, as in the reference code.
     """
-    if d < n:
-        raise ValueError(f"A mixing needs at least as many columns as latents: n = {n}, d = {d}.")
-    square = _well_conditioned(d, rng)
-    first = square if n == d and reuse else _well_conditioned(d, rng)[:n]
-    others = [square if reuse else _well_conditioned(d, rng) for _ in range(layers - 1)]
+    _check_size(n, d)
+    square = _well_conditioned(d, d, rng)
+    first = square if n == d and reuse else _well_conditioned(n, d, rng)
+    others = [square if reuse else _well_conditioned(d, d, rng) for _ in range(layers - 1)]
     return Mixing([first, *others], [TanhLinear() for _ in range(layers - 1)])
 
 
-def _orthogonal(d: int, rng: np.random.Generator) -> Matrix:
+def _check_size(n: int, d: int) -> None:
+    if d < n:
+        raise ValueError(f"A mixing needs at least as many columns as latents: n = {n}, d = {d}.")
+
+
+def _orthogonal(d: int, rng: np.random.Generator) -> Array:
     q, r = np.linalg.qr(rng.normal(size=(d, d)))
     return q * np.sign(np.diag(r))  # the sign makes it uniform on the orthogonal group
 
 
-def _well_conditioned(d: int, rng: np.random.Generator) -> Matrix:
-    def draw(count: int) -> Matrix:
-        w = rng.uniform(-1, 1, size=(count, d, d))
+def _well_conditioned(n: int, d: int, rng: np.random.Generator) -> Array:
+    def draw(count: int) -> Array:
+        w = rng.uniform(-1, 1, size=(count, n, d))
         w /= np.linalg.norm(w, axis=1, keepdims=True)
         return w
 

@@ -1,12 +1,12 @@
 """Real data sets, from a folder of yours or downloaded once; reading them never executes anything.
 
 Where a file comes from: `folder=` names the folder that holds it. Without `folder`, it is looked for in the cache,
-`$IDENTIFIABLE_DATA/<set>/` or else the user's cache folder, and fetched there when it is missing.
+`$IDENTIFIABLE_DATA/<set>/` or else the user's cache folder, and downloaded there when it is missing.
 
-What is checked: pooch compares each download with its published checksum. Each reader checks the structure (magic
-numbers, lengths, ranges), which sees truncation but not a changed pixel; so a file as long as the published one must
-also have its checksum, taken after decompression. Files of other lengths, such as an IDX set of your own, are accepted
-by structure alone; the Sachs files are always compared.
+What is checked: pooch compares each download with its published checksum. Each reader checks lengths and labels, which
+detects truncation but not a changed pixel; so a file as long as the published one must also have its checksum, computed
+after decompression. IDX files and CIFAR-10 batches of other lengths, such as a set of your own, are accepted by
+structure alone; files of SVHN and Sachs must be the published ones.
 """
 
 import gzip
@@ -17,7 +17,6 @@ import os
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,16 +26,7 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 from sklearn import datasets
 
-from identifiable.arrays import FloatArray, IntArray
-from identifiable.data.checksums import (
-    CIFAR,
-    CIFAR_ARCHIVE,
-    CONTENTS,
-    DOWNLOADS,
-    SACHS_EDGES,
-    SACHS_MIXED,
-    SACHS_RAW,
-)
+from identifiable.arrays import IntArray
 from identifiable.data.sample import Sample
 from identifiable.errors import DamagedFileError
 
@@ -44,10 +34,25 @@ Folder = str | os.PathLike[str] | None
 Split = Literal["train", "test"]
 Bytes = NDArray[np.uint8]
 
+
+def _records(name: str) -> list[list[str]]:
+    """Return the fields of each line of a file beside this one; lines that begin with # are comments."""
+    lines = Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()
+    return [line.split() for line in lines if not line.startswith("#")]
+
+
+DOWNLOADS = {key: (folder, checksum) for key, checksum, folder in _records("downloads.txt")}
+CONTENTS = {(key, int(length)): checksum for key, length, checksum in _records("contents.txt")}
+CIFAR_ARCHIVE = "cifar10/cifar-10-binary.tar.gz"
+SACHS_RAW = "sachs/sachs.2005.continuous.txt"
+SACHS_MIXED = "sachs/sachs.2005.continuous.discrete.experimental.mixed.maximum.2.txt"
+SACHS_EDGES = "sachs/sachs.2005.ground.truth.graph.txt"
+
+CIFAR_RECORD = 1 + 3 * 32 * 32  # bytes: the label, then the red, green and blue pixels
 SACHS_PROTEINS = ("raf", "mek", "plc", "pip2", "pip3", "erk", "akt", "pka", "pkc", "p38", "jnk")
-_SACHS_REAGENTS = ("cd3_cd28", "icam2", "aktinhib", "g0076", "psitect", "u0126", "ly", "pma", "b2camp")
-# Six reagents were given on top of anti-CD3/CD28, two without it: SACHS_CONDITIONS[u] is what the cell was given.
-SACHS_CONDITIONS = ("cd3_cd28", *(f"cd3_cd28+{name}" for name in _SACHS_REAGENTS[1:7]), "pma", "b2camp")
+SACHS_REAGENTS = ("cd3_cd28", "icam2", "aktinhib", "g0076", "psitect", "u0126", "ly", "pma", "b2camp")
+# Six reagents were given in addition to anti-CD3/CD28, two without it: SACHS_CONDITIONS[u] is what the cell was given.
+SACHS_CONDITIONS = ("cd3_cd28", *(f"cd3_cd28+{name}" for name in SACHS_REAGENTS[1:7]), "pma", "b2camp")
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +104,17 @@ def load_cifar10(folder: Folder = None, split: Split = "train") -> Sample:
     in the subfolder `cifar-10-batches-bin`), or the archive `cifar-10-binary.tar.gz`, read without unpacking it. The
     first training batches alone are a smaller training set. Origin: Krizhevsky 2009; no licence stated.
     """
-    records = np.concatenate([_check_cifar(*batch) for batch in _cifar_batches(folder, _check_split(split))])
+    names = [f"data_batch_{i}.bin" for i in range(1, 6)] if _check_split(split) == "train" else ["test_batch.bin"]
+    batches = []
+    for name, (path, content) in _cifar_batches(names, folder).items():
+        if len(content) % CIFAR_RECORD or not content:
+            raise _damaged(path, f"one or more whole records of {CIFAR_RECORD} bytes", f"{len(content)} bytes")
+        key = f"cifar10/{name}"
+        _check_content(path, content, CONTENTS.get((key, len(content))), key)
+        records = np.frombuffer(content, np.uint8).reshape(-1, CIFAR_RECORD)
+        _check_labels(path, records[:, 0])
+        batches.append(records)
+    records = np.concatenate(batches)
     pixels = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)  # (N, channel, h, w) -> (N, h, w, channel)
     return _image_sample(pixels, records[:, 0])
 
@@ -110,63 +125,35 @@ def load_svhn(folder: Folder = None, split: Split = "train") -> Sample:
     `folder` holds `train_32x32.mat` and `test_32x32.mat`. The files call the digit zero 10; here it is 0.
     Origin: Netzer et al. 2011; for non-commercial use only.
     """
-    key = f"svhn/{_check_split(split)}_32x32.mat"
-    path = _locate(key, folder)
-    content = path.read_bytes()
-    _check_content(path, key, content)
-    variables = _read_mat(path, content)
-    pixels, labels = variables.get("X"), variables.get("y")
-    if pixels is None or labels is None:
-        raise _damaged(path, "the variables X and y", f"{sorted(variables)}")
-    n_images = pixels.shape[-1]
-    if pixels.dtype != np.uint8 or pixels.shape != (32, 32, 3, n_images) or labels.shape != (n_images, 1):
-        expected = "X (32, 32, 3, N) of unsigned bytes and y (N, 1)"
-        raise _damaged(path, expected, f"X {pixels.shape} of {pixels.dtype} and y {labels.shape}")
-    if not np.isin(labels, np.arange(1, 11)).all():
-        raise _damaged(path, "labels 1 to 10", f"labels {np.unique(labels).tolist()}")
-    return _image_sample(pixels.transpose(3, 0, 1, 2), labels[:, 0] % 10)
+    variables = loadmat(io.BytesIO(_read_published(f"svhn/{_check_split(split)}_32x32.mat", folder)))
+    return _image_sample(variables["X"].transpose(3, 0, 1, 2), variables["y"][:, 0] % 10)
 
 
 def load_sachs(folder: Folder = None, *, log: bool = False) -> Sample:
     """Load the Sachs cells: x (7466, 11) abundances of `SACHS_PROTEINS`, u (7466,) what the cell was given.
 
-    `u` indexes `SACHS_CONDITIONS`: 0 and 1 stimulate the cells in general; 2 to 8 bring an inhibitor or activator
+    `u` indexes `SACHS_CONDITIONS`: 0 and 1 stimulate the cells in general; 2 to 8 add an inhibitor or activator
     aimed at one part of the network. x is raw fluorescence, from 1 to about 9000 and heavily skewed; `log=True` gives
     log(x + 10) instead, the scale of the published table of conditions (which rounds it to 4 decimals).
     `folder` holds the two tables `sachs.2005.continuous*.txt`. Origin: Sachs et al. 2005, Science 308; CC0.
     """
-    raw_path, mixed_path = _locate(SACHS_RAW, folder), _locate(SACHS_MIXED, folder)
-    raw = _read_table(raw_path, SACHS_RAW, SACHS_PROTEINS)  # (N, 11)
-    mixed = _read_table(mixed_path, SACHS_MIXED, SACHS_PROTEINS + _SACHS_REAGENTS)  # (N, 20)
-    logs, given = np.log(raw + 10), mixed[:, len(SACHS_PROTEINS) :]
-    if len(mixed) != len(raw) or not np.allclose(logs, mixed[:, : len(SACHS_PROTEINS)], rtol=0, atol=5.1e-5):
-        raise _damaged(mixed_path, f"the cells of {raw_path.name}, as log(x + 10)", "other cells")
+    raw, mixed = (
+        np.loadtxt(io.BytesIO(_read_published(key, folder)), delimiter="\t", skiprows=1)
+        for key in (SACHS_RAW, SACHS_MIXED)  # (N, 11) and (N, 20), the same cells
+    )
     # The nine indicator columns as each condition sets them, (9, 9).
-    patterns = np.array([[name in condition.split("+") for name in _SACHS_REAGENTS] for condition in SACHS_CONDITIONS])
-    matches = (given[:, None, :] == patterns).all(axis=2)  # (N, 9)
-    if not matches.any(axis=1).all():
-        line = int(np.flatnonzero(~matches.any(axis=1))[0]) + 2
-        raise _damaged(mixed_path, "one of the nine conditions in every row", f"another one in line {line}")
-    return Sample(x=logs if log else raw, u=matches.argmax(axis=1), columns=SACHS_PROTEINS)
+    patterns = np.array([[name in condition.split("+") for name in SACHS_REAGENTS] for condition in SACHS_CONDITIONS])
+    matches = (mixed[:, None, len(SACHS_PROTEINS) :] == patterns).all(axis=2)  # (N, 9)
+    return Sample(x=np.log(raw + 10) if log else raw, u=matches.argmax(axis=1), columns=SACHS_PROTEINS)
 
 
 def sachs_graph(folder: Folder = None) -> KnownGraph:
     """Load the consensus graph among the Sachs proteins: 11 nodes in the order of `load_sachs().columns`, 20 edges.
 
-    `folder` holds `sachs.2005.ground.truth.graph.txt`. Origin and licence as for `load_sachs`.
+    `folder` holds `sachs.2005.ground.truth.graph.txt`. Origin and licence: see `load_sachs`.
     """
-    path = _locate(SACHS_EDGES, folder)
-    content = path.read_bytes().replace(b"\r\n", b"\n")
-    lines = content.decode("latin-1").rstrip("\n").split("\n")
-    edges = [re.fullmatch(r"\d+\. (\w+) --> (\w+)", line) for line in lines[4:]]
-    pairs = [edge.groups() for edge in edges if edge]
-    names = {name for pair in pairs for name in pair}
-    head = ["Graph Nodes:", ";".join(SACHS_PROTEINS), "", "Graph Edges:"]
-    if lines[:4] != head or len(pairs) < len(edges) or not names <= set(SACHS_PROTEINS):
-        raise _damaged(path, "the eleven proteins, and edges like '1. erk --> akt' among them", "other lines")
-    _check_content(path, SACHS_EDGES, content, always=True)
     adjacency = np.zeros((len(SACHS_PROTEINS), len(SACHS_PROTEINS)), dtype=np.int64)
-    for cause, effect in pairs:
+    for cause, effect in re.findall(r"(\w+) --> (\w+)", _read_published(SACHS_EDGES, folder).decode()):
         adjacency[SACHS_PROTEINS.index(cause), SACHS_PROTEINS.index(effect)] = 1
     return KnownGraph(SACHS_PROTEINS, adjacency)
 
@@ -186,21 +173,29 @@ def _image_sample(pixels: NDArray[Any], labels: NDArray[Any], white: int = 255) 
     return Sample(x=x, u=labels.astype(np.int64), columns=columns, image_shape=shape)
 
 
-# Finding and fetching
+# Finding and downloading
+
+
+def _pooch() -> Any:
+    import pooch
+
+    return pooch.create(
+        path=pooch.os_cache("identifiable"),
+        base_url="",
+        registry={key: checksum for key, (_, checksum) in DOWNLOADS.items()},
+        urls={key: url + Path(key).name for key, (url, _) in DOWNLOADS.items()},
+        env="IDENTIFIABLE_DATA",
+    )
 
 
 def _home(key: str, folder: Folder) -> Path:
     """Return the folder where the files of this set are, or will be after a download."""
-    if folder is not None:
-        return Path(folder).expanduser()
-    named = os.environ.get("IDENTIFIABLE_DATA")
-    return (Path(named).expanduser() if named else Path(_pooch(key).os_cache("identifiable"))) / key.partition("/")[0]
+    return Path(folder).expanduser() if folder is not None else Path(_pooch().abspath) / Path(key).parent
 
 
-def _locate(key: str, folder: Folder, instead: str = "") -> Path:
-    """Return the path of a file, packed or plain: in the user's folder, or in the cache, or downloaded to it."""
-    home, name = _home(key, folder), key.partition("/")[2]
-    url, checksum = DOWNLOADS[key][0] + name, DOWNLOADS[key][1]
+def _locate(key: str, folder: Folder) -> Path:
+    """Return the path of a file, compressed or plain: in the user's folder, or in the cache, or downloaded to it."""
+    home, name, url = _home(key, folder), Path(key).name, _pooch().urls[key]
     names = tuple(dict.fromkeys((name, name.removesuffix(".gz"))))
     for candidate in names:
         if (home / candidate).is_file():
@@ -208,26 +203,16 @@ def _locate(key: str, folder: Folder, instead: str = "") -> Path:
     by_hand = f"Download {url} into a folder and name it: folder=..."
     if folder is not None:
         state = "has no such file" if home.is_dir() else "does not exist"
-        raise FileNotFoundError(f"Expected {' or '.join(names)}{instead} in {home}, which {state}. {by_hand}")
+        raise FileNotFoundError(f"Expected {' or '.join(names)} in {home}, which {state}. {by_hand}")
     try:
-        return Path(_pooch(key).retrieve(url, known_hash=checksum, fname=name, path=home))
+        return Path(_pooch().fetch(key))
     except ValueError as error:  # pooch deletes what it downloaded when the checksum differs
         raise DamagedFileError(
-            f"{url}: expected {checksum}, but another file came and was deleted ({error}). Try again; if it comes "
+            f"{url}: the download differs from the published file and was deleted ({error}). Try again; if it differs "
             "again, the publisher changed the file: get the original elsewhere and name its folder: folder=..."
         ) from error
     except OSError as error:
         raise FileNotFoundError(f"{name} is not in {home}, and could not be downloaded: {error}. {by_hand}") from error
-
-
-def _pooch(key: str) -> Any:
-    try:
-        import pooch
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"Downloading {key} needs pooch: pip install pooch. Or name the folder that holds it: folder=..."
-        ) from error
-    return pooch
 
 
 # Reading and checking
@@ -238,27 +223,33 @@ def _damaged(path: Path, expected: str, found: str) -> DamagedFileError:
     return DamagedFileError(f"{path}: expected {expected}, found {found}. {cure}")
 
 
-def _check_content(path: Path, key: str, content: bytes, *, always: bool = False) -> None:
-    """Refuse bytes that are as many as the published ones but differ; with `always`, any other number of them too."""
-    checksum = CONTENTS.get((key, len(content)))
-    if checksum is None and always:
-        raise _damaged(path, f"as many bytes as the published {key}", f"{len(content)} bytes")
-    if checksum is not None:
-        algorithm = "md5" if checksum.startswith("md5:") else "sha256"
-        found = hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()
-        if found != checksum.removeprefix("md5:"):
-            raise _damaged(path, f"the published {key} ({checksum})", f"as many bytes, but {algorithm} {found}")
+def _check_content(path: Path, content: bytes, checksum: str | None, key: str) -> bytes:
+    """Return the content; refuse it if it has another checksum. None accepts any."""
+    algorithm, _, digest = (checksum or "").rpartition(":")
+    if checksum and hashlib.new(algorithm or "sha256", content, usedforsecurity=False).hexdigest() != digest:
+        raise _damaged(path, f"the published {key} ({checksum})", f"{len(content)} bytes with another checksum")
+    return content
+
+
+def _check_labels(path: Path, labels: Bytes) -> None:
+    if labels.max() > 9:
+        raise _damaged(path, "labels 0 to 9", f"label {labels.max()}")
 
 
 def _read(path: Path) -> bytes:
     """Return the bytes of a file, decompressed when its name ends in .gz (gzip's own checksum included)."""
-    if path.suffix != ".gz":
-        return path.read_bytes()
     try:
-        with gzip.open(path) as file:
-            return file.read()
+        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise _damaged(path, "a whole gzip file", str(error)) from error
+
+
+def _read_published(key: str, folder: Folder) -> bytes:
+    """Return the bytes of a file that must be the published one; text may have the line ends of Windows."""
+    path = _locate(key, folder)
+    content = path.read_bytes()
+    content = content.replace(b"\r\n", b"\n") if path.suffix == ".txt" else content
+    return _check_content(path, content, DOWNLOADS[key][1], key)
 
 
 def _load_idx(name: str, folder: Folder, split: str) -> Sample:
@@ -269,110 +260,45 @@ def _load_idx(name: str, folder: Folder, split: str) -> Sample:
     labels = _read_idx(labels_path, f"{name}/{part}-labels-idx1-ubyte", n_dims=1)
     if len(images) != len(labels):
         raise _damaged(labels_path, f"a label for each of the {len(images)} images", f"{len(labels)} labels")
-    if labels.max() > 9:
-        raise _damaged(labels_path, "labels 0 to 9", f"label {labels.max()}")
+    _check_labels(labels_path, labels)
     return _image_sample(images, labels)
 
 
 def _read_idx(path: Path, key: str, n_dims: int) -> Bytes:
     """Read an IDX file: two zeros, type 8 (unsigned bytes), the number of dimensions, their sizes, the bytes."""
     content, magic, start = _read(path), bytes((0, 0, 8, n_dims)), 4 + 4 * n_dims
-    if content[:4] != magic or len(content) < start:
+    if not content.startswith(magic) or len(content) < start:
         expected = f"an IDX file of unsigned bytes in {n_dims} dimensions (magic number {magic.hex()})"
         raise _damaged(path, expected, f"{len(content)} bytes beginning with {content[:4].hex() or 'nothing'}")
-    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", count=n_dims, offset=4))
+    shape = np.frombuffer(content, ">u4", count=n_dims, offset=4).tolist()
     if len(content) != start + math.prod(shape) or 0 in shape:
-        expected = f"{start + math.prod(shape)} bytes for a non-empty array of shape {shape}"
+        expected = f"{start + math.prod(shape)} bytes for a non-empty array of shape {tuple(shape)}"
         raise _damaged(path, expected, f"{len(content)} bytes")
-    _check_content(path, key, content)
+    _check_content(path, content, CONTENTS.get((key, len(content))), key)
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def _cifar_batches(folder: Folder, split: str) -> Iterator[tuple[Path, str, bytes]]:
-    """Yield path, key and content of each batch, from loose files or else from the archive."""
-    names = [f"data_batch_{i}.bin" for i in range(1, 6)] if split == "train" else ["test_batch.bin"]
+def _cifar_batches(names: list[str], folder: Folder) -> dict[str, tuple[Path, bytes]]:
+    """Return path and content of each batch, from loose files or else from the archive."""
     home = _home(CIFAR_ARCHIVE, folder)
-    loose: dict[str, Path] = {}
-    for place in (home, home / "cifar-10-batches-bin"):
-        for path in (place / f"{name}{packed}" for name in names for packed in (".gz", "")):
-            if path.is_file():
-                loose.setdefault(path.name.removesuffix(".gz"), path)
-    # A folder with the archive and only some of its batches is taken for the whole set.
+    folders = (home / "cifar-10-batches-bin", home)
+    candidates = [(name, place / f"{name}{end}") for name in names for place in folders for end in ("", ".gz")]
+    loose = {name: path for name, path in candidates if path.is_file()}
+    # A folder with the archive and only some of its batches counts as the whole set.
     if loose and (len(loose) == len(names) or not (home / Path(CIFAR_ARCHIVE).name).is_file()):
-        if missing := sorted(set(names[: names.index(max(loose))]) - set(loose)):
+        if missing := [name for name in names[: len(loose)] if name not in loose]:
             raise FileNotFoundError(
-                f"Expected {', '.join(missing)} (or .gz) in {home} beside {max(loose)}. Add the missing batches from "
-                f"{CIFAR}, or remove the later ones for a smaller training set."
+                f"Expected {', '.join(missing)} (or .gz) in {home} beside {', '.join(loose)}. Add the missing batches "
+                f"from {DOWNLOADS[CIFAR_ARCHIVE][0]}, or remove the later ones for a smaller training set."
             )
-        yield from ((loose[name], f"cifar10/{name}", _read(loose[name])) for name in names if name in loose)
-        return
-    path = _locate(CIFAR_ARCHIVE, folder, instead=f" or {names[0]} (or .gz)")
-    content = _read(path)
+        return {name: (path, _read(path)) for name, path in loose.items()}
+    path = _locate(CIFAR_ARCHIVE, folder)
     try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+        with tarfile.open(fileobj=io.BytesIO(_read(path)), mode="r:") as archive:
             members = {Path(member.name).name: archive.extractfile(member) for member in archive if member.isfile()}
             contents = {name: file.read() for name, file in members.items() if file is not None and name in names}
     except (tarfile.TarError, ValueError, EOFError) as error:
         raise _damaged(path, "a whole tar archive", str(error)) from error
     if missing := sorted(set(names) - set(contents)):
         raise _damaged(path, f"the batches {', '.join(names)} in it", f"no {', '.join(missing)}")
-    yield from ((path, f"cifar10/{name}", contents[name]) for name in names)
-
-
-def _check_cifar(path: Path, key: str, content: bytes) -> Bytes:
-    """Return records (N, 3073): the label, then 1024 red, 1024 green and 1024 blue bytes."""
-    if len(content) % 3073 or not content:
-        raise _damaged(path, "one or more whole records of 3073 bytes", f"{len(content)} bytes")
-    _check_content(path, key, content)
-    records = np.frombuffer(content, np.uint8).reshape(-1, 3073)
-    if records[:, 0].max() > 9:
-        raise _damaged(path, "labels 0 to 9", f"label {records[:, 0].max()}")
-    return records
-
-
-def _read_mat(path: Path, content: bytes) -> dict[str, NDArray[Any]]:
-    """Read the variables of a compressed MATLAB 5 file.
-
-    A changed byte can crash scipy's reader, so the elements are unpacked here first, which checks zlib's checksums.
-    """
-    header, body = content[:128], memoryview(content)[128:]
-    if len(header) < 128 or header[124:] != b"\x00\x01IM":
-        raise _damaged(path, "a MATLAB 5 file, little-endian", f"{len(content)} bytes with another header")
-    plain = [header]
-    while body:
-        kind, length = (int.from_bytes(body[i : i + 4], "little") for i in (0, 4))
-        if kind != 15 or length > len(body) - 8:
-            expected = "whole compressed elements (scipy.io.savemat writes them with do_compression=True)"
-            raise _damaged(path, expected, f"type {kind}, {length} of {len(body)} bytes")
-        unpack = zlib.decompressobj()
-        try:
-            plain.append(unpack.decompress(body[8 : 8 + length]))
-        except zlib.error as error:
-            raise _damaged(path, "whole compressed elements", str(error)) from error
-        if not unpack.eof or unpack.unused_data:
-            raise _damaged(path, "whole compressed elements", "one that ends too early or too late")
-        body = body[8 + length :]
-    try:
-        variables = loadmat(io.BytesIO(b"".join(plain)), variable_names=("X", "y"))
-    except Exception as error:  # scipy's reader raises many kinds, none of its own
-        raise _damaged(path, "a readable MATLAB 5 file", f"{type(error).__name__}: {error}") from error
-    return {name: value for name, value in variables.items() if isinstance(value, np.ndarray)}
-
-
-def _read_table(path: Path, key: str, header: tuple[str, ...]) -> FloatArray:
-    """Read a published tab-separated table of finite numbers, (rows, len(header)); line ends may be Windows'."""
-    content = path.read_bytes().replace(b"\r\n", b"\n")
-    rows = [line.split("\t") for line in content.decode("latin-1").removesuffix("\n").split("\n")]
-    if tuple(rows[0]) != header:
-        raise _damaged(path, f"the columns {', '.join(header)}", ", ".join(rows[0]))
-    for number, row in enumerate(rows, start=1):
-        if len(row) != len(header):
-            raise _damaged(path, f"{len(header)} fields in each line", f"{len(row)} in line {number}")
-    try:
-        table = np.array(rows[1:], dtype=np.float64).reshape(-1, len(header))
-    except ValueError as error:
-        raise _damaged(path, "numbers", str(error)) from error
-    if not np.isfinite(table).all():
-        raise _damaged(path, "finite numbers", f"another in line {np.argwhere(~np.isfinite(table))[0, 0] + 2}")
-    _check_content(path, key, content, always=True)  # last, because the messages above say more
-    return table
+    return {name: (path, contents[name]) for name in names}

@@ -1,4 +1,4 @@
-"""The one thing every source returns."""
+"""`Sample`, which every data source returns."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sample:
-    """Observations, and whatever is known about where they came from.
+    """Observations, and what is known about their origin.
 
     Attributes
     ----------
     x : (N, d) observations.
     u : (N,) or (N, m) auxiliary variable: segment, class, experimental condition, time; None where there is none.
     z : (N, n) true latents, known for simulated data only.
-    component : (N,) the mixture component each row was drawn from, known for simulated data only.
+    component : (N,) the mixture component of each row, known for simulated data only.
     columns : names of the d columns of x.
     image_shape : (height, width) or (height, width, channels) when rows are images.
-    source : the `Simulator` these rows were drawn from, known for simulated data only.
+    source : the `Simulator` that generated these rows, known for simulated data only.
 
     Examples
     --------
@@ -44,11 +44,10 @@ class Sample:
     source: "Simulator | None" = None
 
     def __post_init__(self) -> None:
-        for name in ("u", "z", "component"):
-            rows = getattr(self, name)
-            if rows is not None and len(rows) != len(self.x):
+        for name, values in self._arrays():
+            if len(values) != len(self.x):
                 raise ValueError(
-                    f"{name} must have one row per observation: x has {len(self.x)}, {name} has {len(rows)}."
+                    f"{name} must have one row per observation: x has {len(self.x)}, {name} has {len(values)}."
                 )
 
     def __len__(self) -> int:
@@ -56,15 +55,13 @@ class Sample:
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> "Sample":
         """Return the sub-sample of these rows."""
-        kept = {
-            name: getattr(self, name)[rows] for name in ("x", "u", "z", "component") if getattr(self, name) is not None
-        }
+        kept: dict[str, Any] = {name: values[rows] for name, values in self._arrays()}
         return replace(self, **kept)
 
     def __repr__(self) -> str:
-        shapes = (
-            f"{name}={getattr(self, name).shape}"
-            for name in ("x", "u", "z", "component")
-            if getattr(self, name) is not None
-        )
-        return f"Sample({', '.join(shapes)})"
+        return f"Sample({', '.join(f'{name}={values.shape}' for name, values in self._arrays())})"
+
+    def _arrays(self) -> list[tuple[str, NDArray[Any]]]:
+        """Return name and values of the arrays that have a row per observation."""
+        arrays = {"x": self.x, "u": self.u, "z": self.z, "component": self.component}
+        return [(name, values) for name, values in arrays.items() if values is not None]

@@ -1,54 +1,44 @@
-"""Clusters in the plane that are no Gaussians: pinwheels and parallelograms. There are no true latents."""
+"""Clusters that are not Gaussian: pinwheels and parallelograms. They have no true latents."""
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from identifiable.data.latents import Draw
+from identifiable.arrays import Array
+from identifiable.data.latents import Buffers, Draw, equal_shares, normal, uniform
 from identifiable.data.sample import Sample
 from identifiable.data.simulator import Simulator
 
 
-class Pinwheel(torch.nn.Module):
+class Pinwheel(Buffers):
     """Arms of a pinwheel in the plane (Johnson et al. 2016)."""
 
-    spread: Tensor
-
     def __init__(self, arms: int, radial: float, tangential: float, rate: float) -> None:
-        super().__init__()
+        super().__init__(spread=np.array([radial, tangential]))
         self.arms, self.rate = arms, rate
-        self.register_buffer("spread", torch.tensor([radial, tangential], dtype=torch.float64))
 
     def draw(self, rows: int, rng: torch.Generator) -> Draw:
         """Draw rows, an equal share per arm."""
-        like = self.spread
-        arm = torch.randperm(rows, generator=rng, device=like.device) % self.arms
-        noise = torch.randn((rows, 2), generator=rng, dtype=like.dtype, device=like.device) * like
+        arm = equal_shares(rows, self.arms, rng, self.spread.device)
+        noise = normal((rows, 2), self.spread, rng) * self.spread
         radius, across = noise[:, 0] + 1, noise[:, 1]
         angle = arm * (2 * torch.pi / self.arms) + self.rate * torch.exp(radius)
         c, s = torch.cos(angle), torch.sin(angle)
         return Draw(torch.stack([radius * c - across * s, radius * s + across * c], dim=1), arm)
 
 
-class Parallelograms(torch.nn.Module):
+class Parallelograms(Buffers):
     """Uniform draws from parallelograms o + a p + b q with a, b ~ U(0, 1), and Gaussian noise."""
 
-    corners: Tensor
-    edges: Tensor
-
-    def __init__(self, corners: NDArray[np.float64], edges: NDArray[np.float64], noise: float) -> None:
-        super().__init__()
+    def __init__(self, corners: Array, edges: Array, noise: float) -> None:
+        super().__init__(corners=corners, edges=edges)  # (J, d) and (J, 2, d)
         self.noise = noise
-        self.register_buffer("corners", torch.as_tensor(corners))  # (J, d)
-        self.register_buffer("edges", torch.as_tensor(edges))  # (J, 2, d)
 
     def draw(self, rows: int, rng: torch.Generator) -> Draw:
         """Draw rows, an equal share per parallelogram."""
         like = self.corners
-        own = torch.randperm(rows, generator=rng, device=like.device) % len(like)
-        ab = torch.rand((rows, 1, 2), generator=rng, dtype=like.dtype, device=like.device)
-        noise = torch.randn((rows, like.shape[1]), generator=rng, dtype=like.dtype, device=like.device)
+        own = equal_shares(rows, len(like), rng, like.device)
+        ab = uniform((rows, 1, 2), like, rng)
+        noise = normal((rows, like.shape[1]), like, rng)
         return Draw(self.corners[own] + (ab @ self.edges[own])[:, 0] + self.noise * noise, own)
 
 
@@ -61,14 +51,14 @@ def make_pinwheel(
     rate: float = 0.25,
     random_state: int = 0,
 ) -> Sample:
-    """Draw points of a pinwheel: x (N, 2), component the arm; there is no true z (Kivva et al. 2022, figure 2)."""
+    """Sample points of a pinwheel: x (N, 2), component the arm; there is no true z (Kivva et al. 2022, figure 2)."""
     return Simulator(Pinwheel(arms, radial, tangential, rate), None, seed=random_state).sample(n_samples, random_state)
 
 
 def make_parallelograms(
     n_samples: int = 5000, *, d: int = 2, count: int = 3, noise: float = 0.05, random_state: int = 0
 ) -> Sample:
-    """Draw from randomly oriented parallelograms plus noise: x (N, d), component which one (Kivva et al., table 2).
+    """Sample from randomly oriented parallelograms plus noise: x (N, d), component which one (Kivva et al., table 2).
 
     Centres are U(-2, 2), edges have length U(.5, 1.5) and random directions at least 30 degrees apart.
     """

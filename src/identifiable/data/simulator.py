@@ -1,9 +1,9 @@
-"""A law that can be drawn from without end: latents, a mixing, observation noise."""
+"""A simulator generates as many rows as needed: latents, a mixing, observation noise."""
 
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,29 +13,29 @@ from torch import Tensor, nn
 from identifiable.data.latents import Draw, MaskedSCM
 from identifiable.data.sample import Sample
 
-CHUNK = 20_000  # rows drawn at once: they stay in the cache
+CHUNK = 20_000  # rows generated at once: they stay in the cache
 
 
-class Law(Protocol):
+class LatentDistribution(Protocol):
     """What a simulator needs of its latents."""
 
     def draw(self, rows: int, rng: torch.Generator) -> Draw:
         """Draw rows."""
         ...
 
-    def to(self, device: torch.device | str, dtype: torch.dtype) -> "Law":
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> "LatentDistribution":
         """Move to a device and a precision."""
         ...
 
 
 @dataclass(frozen=True)
 class Simulator:
-    """A law that can be drawn from without end.
+    """A distribution of latents and a mixing, from which any number of rows can be generated.
 
-    x = f(z) + noise ε, or x ~ Bernoulli(sigmoid(f(z))). Without a mixing the law draws x itself and there is no z.
+    x = f(z) + noise ε, or x ~ Bernoulli(sigmoid(f(z))). Without a mixing, x are the latents and z is None.
     """
 
-    latents: Law
+    latents: LatentDistribution
     mixing: nn.Module | None
     noise: float = 0.0
     bernoulli: bool = False
@@ -43,24 +43,22 @@ class Simulator:
     image_shape: tuple[int, ...] | None = None
 
     def sample(self, n_samples: int, random_state: int = 0) -> Sample:
-        """Draw n_samples rows in float64; another random_state gives other rows of the same law."""
+        """Return n_samples rows in float64; another random_state gives other rows of the same distribution."""
         if n_samples < 1:
             raise ValueError(f"n_samples must be at least 1. Got {n_samples}.")
-        rng = torch.Generator().manual_seed(_mix(self.seed, random_state))
+        rng = torch.Generator().manual_seed(_combine_seeds(self.seed, random_state))
         sizes = [min(CHUNK, n_samples - start) for start in range(0, n_samples, CHUNK)]
         parts = [self._draw(rows, rng, self.latents, self.mixing) for rows in sizes]
-        x = np.concatenate([x.numpy() for x, _ in parts])
 
-        def joined(name: str) -> NDArray[np.generic] | None:
-            if getattr(parts[0][1], name) is None:
-                return None
-            return np.concatenate([getattr(draw, name).numpy() for _, draw in parts])
+        def joined(name: str) -> NDArray[Any] | None:
+            values = [getattr(draw, name) for _, draw in parts]
+            return None if values[0] is None else torch.cat(values).numpy()
 
         return Sample(
-            x=x,
+            x=torch.cat([x for x, _ in parts]).numpy(),
             u=joined("u"),
-            z=joined("z") if self.mixing is not None else None,  # type: ignore[arg-type]
-            component=joined("component"),  # type: ignore[arg-type]
+            z=joined("z") if self.mixing is not None else None,
+            component=joined("component"),
             image_shape=self.image_shape,
             source=self,
         )
@@ -68,7 +66,7 @@ class Simulator:
     def stream(
         self, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
     ) -> Callable[[int, torch.Generator], tuple[Tensor, ...]]:
-        """Return a function (rows, rng) -> (x,), or (x, u) where the law has a u, drawing on this device."""
+        """Return a function (rows, rng) -> (x,), or (x, u) where there is a u, that generates rows on a device."""
         latents = copy.deepcopy(self.latents).to(device, dtype)
         mixing = None if self.mixing is None else copy.deepcopy(self.mixing).to(device, dtype)
 
@@ -79,9 +77,9 @@ class Simulator:
         return draw
 
     def unmasked(self) -> "Simulator":
-        """Return the simulator of the same latents with none at rest (`make_pdgmm`).
+        """Return the simulator of the same latents with none inactive (`make_pdgmm`).
 
-        With as many rows and the same random_state it draws the rows of this one, before they were masked.
+        With as many rows and the same random_state, its rows are those of this one before masking.
         """
         if not isinstance(self.latents, MaskedSCM):
             raise ValueError(
@@ -90,7 +88,9 @@ class Simulator:
         return replace(self, latents=self.latents.unmasked())
 
     @torch.no_grad()
-    def _draw(self, rows: int, rng: torch.Generator, latents: Law, mixing: nn.Module | None) -> tuple[Tensor, Draw]:
+    def _draw(
+        self, rows: int, rng: torch.Generator, latents: LatentDistribution, mixing: nn.Module | None
+    ) -> tuple[Tensor, Draw]:
         drawn = latents.draw(rows, rng)
         x = drawn.z if mixing is None else mixing(drawn.z)
         if self.bernoulli:
@@ -100,6 +100,6 @@ class Simulator:
         return x, drawn
 
 
-def _mix(*seeds: int) -> int:
-    """One seed out of several, so that the rows of law 1 have nothing to do with the rows of law 2."""
+def _combine_seeds(*seeds: int) -> int:
+    """Return one seed out of several, so that rows of different simulators are independent."""
     return int(np.random.SeedSequence([s % 2**32 for s in seeds]).generate_state(1, np.uint64)[0] >> 1)

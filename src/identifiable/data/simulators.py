@@ -1,23 +1,23 @@
-"""Simulated data of the papers: a law of latents, a mixing, observation noise.
+"""Simulated data of the papers: a distribution of latents, a mixing, observation noise.
 
-Every `make_*` returns a `Sample`. Its `source` is the `Simulator` it came from: fresh rows of the same law from
-`sample.source.sample(...)`, an endless stream on any device from `sample.source.stream(...)`. The integer
-`random_state` fixes both the law and the rows.
+Every `make_*` returns a `Sample`. Its `source` is the `Simulator` that generated it: `sample.source.sample(...)`
+returns fresh rows of the same distribution, `sample.source.stream(...)` an endless stream on any device. The integer
+`random_state` fixes both the distribution and the rows.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from identifiable.arrays import Array
 from identifiable.data.latents import (
     PILOT_ROWS,
     GaussianMixture,
     MaskedSCM,
     all_planes_rotation,
-    expand_blocks,
     random_dag,
     random_masks,
 )
@@ -34,6 +34,12 @@ class Difficulty:
     layers: int
     columns: int = 1
     noise: float = 0.0
+
+    def mixing(self, n: int, d: int | None, rng: np.random.Generator, **options: Any) -> Mixing:
+        """Return a random `orthogonal_mixing` of n latents; what is None is set by the difficulty."""
+        given = {name: value for name, value in options.items() if value is not None}
+        options = {"layers": self.layers, "slopes": self.slopes} | given
+        return orthogonal_mixing(n, self.columns * n if d is None else d, rng=rng, **options)
 
 
 # The four mixings of every recovery table. "published" is nearly linear; see docs/data.md.
@@ -65,30 +71,31 @@ def make_pdgmm(
     example: str | None = None,
     random_state: int = 0,
 ) -> Sample:
-    """Draw a potentially degenerate Gaussian mixture, mixed by a random piecewise affine map (Xu et al. 2026).
+    """Sample a potentially degenerate Gaussian mixture, mixed by a random piecewise affine map (Xu et al. 2026).
 
     Latents follow a linear structural equation model on a random graph with n k edges. 5n random masks with a share rho
-    of ones, duplicates dropped, are the components; a masked latent rests at its mean + delta sd. All latents are then
-    rotated by theta degrees in every coordinate plane. The mixing alternates random orthogonal matrices and leaky
-    activations.
+    of ones, duplicates dropped, are the components; a masked latent is inactive, with the value mean + delta sd. All
+    latents are then rotated by theta degrees in every coordinate plane. The mixing alternates random orthogonal
+    matrices and leaky activations.
 
     Parameters
     ----------
-    n_samples, n : rows and latents.
-    k : edges per latent (0: independent latents); n k edges, or all there can be.
-    rho : share of active latents per sample in per cent, rounded down, or "1 var" for a single one.
-    delta : where a latent rests, in standard deviations from its mean.
-    theta : rotation of the basis, in degrees. `sample.z` is the rotated z; the sparse one is
+    n_samples, n : int. Number of rows and of latents.
+    k : float, default=1. Edges per latent (0: independent latents); n k edges, or all that are possible.
+    rho : float or str, default=50. Share of active latents per row in per cent, rounded down; "1 var" for a single one.
+    delta : float, default=0. Inactive value of a latent, in standard deviations from its mean.
+    theta : float, default=0. Rotation of the basis, in degrees. `sample.z` is the rotated z; the sparse one is
         `sample.z @ sample.source.latents.rotation.T`.
     difficulty : "published", "medium", "hard" or "wide": sets the next four unless they are given.
-    layers, slopes, d, noise : number of matrices, slope or (low, high) of a draw per layer, observed columns,
+    layers, slopes, d, noise : number of matrices, slope or (low, high) of a uniform slope per layer, observed columns,
         observation noise in units of the standard deviation of x.
-    noise_law : "gaussian", "exponential" or "gumbel" noise of the structural equations.
+    noise_law : str, default="gaussian". Distribution of the noise in the structural equations: "gaussian",
+        "exponential" or "gumbel".
     activation : "leaky", "smooth" or "sigmoid".
     blocks : sizes of groups of latents that are always active together; they replace n, and rho is the share of blocks.
-    second_basis : every second component lives in a basis rotated by this angle (violates assumption 3.6).
+    second_basis : every second component has a basis rotated by this angle (violates assumption 3.6).
     example : "B.13", "E.2" (both violate assumption 3.4) or "E.3" (violates 3.6) instead of the random components.
-    random_state : fixes graph, masks, mixing and rows.
+    random_state : int, default=0. Fixes graph, masks, mixing and rows.
 
     Examples
     --------
@@ -100,27 +107,17 @@ def make_pdgmm(
     >>> bool(np.abs(z - s.z).max() < 1e-10)
     True
     """
-    rng = np.random.default_rng(random_state)
-    if difficulty not in DIFFICULTIES:
-        raise ValueError(f"difficulty must be one of {list(DIFFICULTIES)}. Got {difficulty!r}.")
-    level = DIFFICULTIES[difficulty]
+    rng, level = np.random.default_rng(random_state), _difficulty(difficulty)
+    latents: MaskedSCM | GaussianMixture
     if example is not None:
-        lines = _example(example, n)
-        latents: MaskedSCM | GaussianMixture = lines
-        n = int(lines.means.shape[1])
+        latents = _example(example, n)
+        n = latents.means.shape[1]
     else:
-        n = sum(blocks) if blocks is not None else n
-        sizes = blocks if blocks is not None else [1] * n
+        sizes = [1] * n if blocks is None else blocks
+        n = sum(sizes)
         latents = _masked_scm(sizes, k, rho, delta, theta, noise_law, second_basis, rng)
-    mixing = orthogonal_mixing(
-        n,
-        d if d is not None else level.columns * n,
-        layers=layers if layers is not None else level.layers,
-        slopes=slopes if slopes is not None else level.slopes,
-        activation=activation,
-        rng=rng,
-    )
-    relative = noise if noise is not None else level.noise
+    mixing = level.mixing(n, d, rng, layers=layers, slopes=slopes, activation=activation)
+    relative = level.noise if noise is None else noise
     return _with_noise(latents, mixing, relative, random_state).sample(n_samples, random_state)
 
 
@@ -138,7 +135,7 @@ def make_segments(
     noise: float = 0.0,
     random_state: int = 0,
 ) -> Sample:
-    """Draw Gaussian sources whose scale changes with the segment u, mixed (Khemakhem et al. 2020, section 5).
+    """Sample Gaussian sources whose scale changes with the segment u, mixed (Khemakhem et al. 2020, section 5).
 
     z_i | u ~ N(m_ui, s_ui²) with s ~ U(.5, 3), as the reference code does, or s² ~ U(.5, 3), as the paper says
     (`variance=True`); m = 0, or U(-5, 5) when not `centred`. The mixing alternates matrices and tanh(h) + .1 h; with
@@ -175,7 +172,7 @@ def make_tcl(
     slope: float = 0.2,
     random_state: int = 0,
 ) -> Sample:
-    """Draw the time-contrastive data of Willetts & Paige (2021, section 5): segments with changing means and scales.
+    """Sample the time-contrastive data of Willetts & Paige (2021, section 5): segments with changing means and scales.
 
     z_i | u ~ N(m_ui, s_ui²), m ~ U(-3, 3), s ~ U(.01, 3); `layers` orthogonal matrices, each followed by a leaky
     activation but the last. Every segment has the same share of rows (the paper: 100 to 2000 each).
@@ -200,7 +197,7 @@ def make_gmm(
     d: int | None = None,
     random_state: int = 0,
 ) -> Sample:
-    """Draw a non-degenerate Gaussian mixture, mixed: the setting of Kivva et al. (2022).
+    """Sample a non-degenerate Gaussian mixture, mixed: the setting of Kivva et al. (2022).
 
     Component means are U(-3, 3), standard deviations U(.3, 1.5), weights Dirichlet(5). With `factorial` the latents are
     independent within a component (P2); otherwise a random rotation per component makes them dependent.
@@ -219,8 +216,7 @@ def make_gmm(
     >>> np.unique(s.component).tolist()
     [0, 1, 2, 3, 4, 5]
     """
-    rng = np.random.default_rng(random_state)
-    level = DIFFICULTIES[difficulty]
+    rng, level = np.random.default_rng(random_state), _difficulty(difficulty)
     sizes = tuple(hidden) if hidden is not None else (components,)
     touched = [range(n)] * len(sizes) if touches is None else touches
     if len(touched) != len(sizes):
@@ -237,14 +233,14 @@ def make_gmm(
         scales[:, i] = rng.uniform(0.3, 1.5, size=shape)[at]
     factors = scales if factorial else scales[:, :, None] * np.stack([_rotation(n, rng) for _ in joint])
     latents = GaussianMixture(rng.dirichlet(np.full(len(joint), 5.0)), means, factors)
-    mixing = orthogonal_mixing(
-        n,
-        d if d is not None else level.columns * n,
-        layers=layers if layers is not None else level.layers,
-        slopes=slopes if slopes is not None else level.slopes,
-        rng=rng,
-    )
+    mixing = level.mixing(n, d, rng, layers=layers, slopes=slopes)
     return _with_noise(latents, mixing, level.noise, random_state).sample(n_samples, random_state)
+
+
+def _difficulty(name: str) -> Difficulty:
+    if name not in DIFFICULTIES:
+        raise ValueError(f"difficulty must be one of {list(DIFFICULTIES)}. Got {name!r}.")
+    return DIFFICULTIES[name]
 
 
 def _masked_scm(
@@ -261,8 +257,8 @@ def _masked_scm(
     if noise_law not in ("gaussian", "exponential", "gumbel"):
         raise ValueError(f"noise_law must be 'gaussian', 'exponential' or 'gumbel'. Got {noise_law!r}.")
     adjacency = random_dag(n, round(n * k), rng)
-    masks = expand_blocks(random_masks(len(sizes), _active(rho, len(sizes)), 5 * n, rng), sizes)
-    law = MaskedSCM(
+    masks = np.repeat(random_masks(len(sizes), _n_active(rho, len(sizes)), 5 * n, rng), sizes, axis=1)
+    latents = MaskedSCM(
         adjacency,
         masks,
         rest=np.zeros(n),
@@ -271,12 +267,12 @@ def _masked_scm(
         second=np.arange(len(masks)) % 2 == 1 if second_basis is not None else np.zeros(len(masks), dtype=bool),
         second_rotation=all_planes_rotation(n, second_basis or 0.0),
     )
-    pilot = law.noise(PILOT_ROWS, torch.Generator().manual_seed(int(rng.integers(2**31)))) @ law.transfer
-    law.rest.copy_(pilot.mean(0) + delta * pilot.std(0))
-    return law
+    pilot = latents.noise(PILOT_ROWS, torch.Generator().manual_seed(int(rng.integers(2**31)))) @ latents.transfer
+    latents.rest.copy_(pilot.mean(0) + delta * pilot.std(0))
+    return latents
 
 
-def _active(rho: int | str, units: int) -> int:
+def _n_active(rho: int | str, units: int) -> int:
     if rho == "1 var":
         return 1
     if isinstance(rho, str) or not 0 < rho <= 100:
@@ -285,26 +281,21 @@ def _active(rho: int | str, units: int) -> int:
 
 
 def _example(name: str, n: int) -> GaussianMixture:
-    """Return the counterexamples of the pdGMM paper; all components are lines."""
-    axes = np.eye(n)[:, None, :]
-    if name == "B.13":  # the two halves of each axis can be swapped with those of another: all are N(0, 1)
-        return GaussianMixture(np.full(n, 1 / n), np.zeros((n, n)), axes, equal_shares=True)
+    """Return a counterexample of the pdGMM paper; all components are lines, at `distance` from the common point."""
+    directions, scales, distances = np.eye(n), np.ones(n), np.zeros(n)
     if name == "E.2":  # at the common point all components are equally far: |mean| / sd is 2 for each
         scales = np.linspace(0.5, 1.5, n)
-        return GaussianMixture(np.full(n, 1 / n), 2 * np.diag(scales), axes * scales[:, None, None], equal_shares=True)
-    if name == "E.3":  # three lines in the plane: their directions are linearly dependent
+        distances = 2 * scales
+    elif name == "E.3":  # three lines in the plane: their directions are linearly dependent
         directions = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-        distances, scales = np.array([0.5, 1.0, 1.5]), np.array([1.0, 0.8, 0.6])
-        return GaussianMixture(
-            np.full(3, 1 / 3),
-            distances[:, None] * directions,
-            (scales[:, None] * directions)[:, None, :],
-            equal_shares=True,
-        )
-    raise ValueError(f"example must be 'B.13', 'E.2' or 'E.3'. Got {name!r}.")
+        scales, distances = np.array([1.0, 0.8, 0.6]), np.array([0.5, 1.0, 1.5])
+    elif name != "B.13":  # B.13: the two halves of each axis can be swapped with those of another; all are N(0, 1)
+        raise ValueError(f"example must be 'B.13', 'E.2' or 'E.3'. Got {name!r}.")
+    weights, factors = np.full(len(directions), 1 / len(directions)), scales[:, None] * directions
+    return GaussianMixture(weights, distances[:, None] * directions, factors[:, None, :], equal_shares=True)
 
 
-def _segments(means: NDArray[np.float64], scales: NDArray[np.float64]) -> GaussianMixture:
+def _segments(means: Array, scales: Array) -> GaussianMixture:
     weights = np.full(len(means), 1 / len(means))
     return GaussianMixture(weights, means, scales, observed=True, equal_shares=True)
 
@@ -318,5 +309,5 @@ def _with_noise(
     return Simulator(latents, mixing, noise=absolute, bernoulli=bernoulli, seed=seed)
 
 
-def _rotation(n: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def _rotation(n: int, rng: np.random.Generator) -> Array:
     return np.linalg.qr(rng.normal(size=(n, n)))[0]

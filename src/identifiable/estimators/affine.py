@@ -1,60 +1,122 @@
-"""What the affine methods share: rows to white principal components and back, z = W (x - mean)."""
+"""What the affine methods share: z = W (x - origin), its inverse, and Gaussian noise outside the latents' subspace."""
+
+from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import norm
 
-from identifiable.arrays import Array, FloatArray
+from identifiable.algorithms.coordinates import Coordinates
+from identifiable.arrays import Array, FloatArray, Rows, hold_out
 from identifiable.errors import DataError
 from identifiable.estimators.base import LatentModel
-from identifiable.estimators.sparse_unmixing import Reduction
 
 
 class AffineModel(LatentModel):
-    """A model whose latents are an affine function of x, with isotropic noise outside their principal subspace."""
+    """A model whose latents are an affine function of x, with isotropic noise outside their principal subspace.
+
+    Attributes
+    ----------
+    components_, mixing_ : (n, d) and (d, n): W and its inverse on the latents' subspace.
+    mean_ : (d,) of the rows.
+    residual_, residual_mixing_ : (r - n, d) and (d, r - n), for rows of rank r: standard normal coordinates of x
+        outside the latents' subspace, and their inverse.
+    log_det_ : log p(x) = log p(z) + log N(residual; 0, I) + log_det_ on the subspace in which the rows vary.
+    """
 
     components_: Array
     mean_: Array
     mixing_: Array
     residual_: Array
+    residual_mixing_: Array
     log_det_: float
+
+    def __init__(
+        self,
+        n_latents: int | None = None,
+        *,
+        n_restarts: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+        device: str = "auto",
+        verbose: int = 1,
+    ) -> None:
+        self.n_latents = n_latents  # type: ignore[assignment]
+        self.n_restarts = n_restarts
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
 
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
 
+    @property
+    def _origin(self) -> Array:
+        """The point (d,) at which all latents are zero."""
+        return self.mean_
+
     def transform(self, X: ArrayLike) -> FloatArray:
-        """Return W (x - mean) for every row, (N, n)."""
+        """Return the latents W (x - origin) of every row, (N, n)."""
         X = self._check_new_data(X)
-        return ((X - self.mean_) @ self.components_.T).astype(X.dtype)
+        return self._latents(X).astype(X.dtype)
+
+    def _latents(self, X: FloatArray) -> Array:
+        return (X - self._origin) @ self.components_.T
 
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Return mixing z + mean for every row, (N, d)."""
+        """Return mixing z + origin, (N, d): the rows of the affine span of the training data whose latents are Z."""
         Z = self._check_latents(Z)
-        return (Z @ self.mixing_.T + self.mean_).astype(Z.dtype)
+        return (Z @ self.mixing_.T + self._origin).astype(Z.dtype)
 
-    def _reduced(self, X: FloatArray) -> Reduction:
+    @abstractmethod
+    def score_samples(self, X: ArrayLike) -> Array:
+        """Return the log-density of each row (N,), in nats."""
+
+    def score(self, X: ArrayLike, y: Any = None) -> float:
+        """Return the mean log-density of the rows of X (see `score_samples`); higher is better. y is ignored."""
+        return float(np.mean(self.score_samples(X)))
+
+    def _hold_out(self, rows: int, seed: int) -> tuple[Rows, Rows]:
+        """Return training rows and held-out rows, which only compare the restarts; a single restart needs none."""
+        return hold_out(rows, seed) if self.n_restarts > 1 else (np.arange(rows), np.arange(min(rows, 10)))
+
+    def _halves(self, train: Rows, rng: np.random.Generator) -> list[Rows]:
+        """Return the rows of each restart: random halves of the training rows, or all of them for a single one."""
+        if self.n_restarts == 1:
+            return [train]
+        halves = [half for _ in range(self.n_restarts) for half in np.array_split(rng.permutation(train), 2)]
+        return halves[: self.n_restarts]
+
+    def _coordinates(self, X: FloatArray) -> Coordinates:
         """Return the principal components of X (N, d), as many as latents."""
-        reduction = Reduction.of(X, self.n_latents)
-        if self.n_latents is not None and self.n_latents > reduction.n:
+        coordinates = Coordinates.fit(X, self.n_latents)
+        if self.n_latents is not None and self.n_latents > coordinates.n:
             raise DataError(
                 f"A linear method finds at most as many latents as X has rank: n_latents={self.n_latents}, "
-                f"rank={reduction.n}, n_features={X.shape[1]}."
+                f"rank={coordinates.n}, n_features={X.shape[1]}."
             )
-        return reduction
+        return coordinates
 
-    def _set_map(self, W: Array, reduction: Reduction) -> None:
-        """Put W (n, n) of white data into the units of X."""
-        scale, left = reduction.scale, np.sqrt(reduction.residual_variance)
-        kept, rest = np.split(reduction.vectors, [reduction.n], axis=1)
-        rows = W / np.sqrt(reduction.variances)
-        self.mean_ = reduction.mean
-        self.components_ = rows @ kept.T / scale
-        self.mixing_ = scale[:, None] * (kept @ np.linalg.inv(rows))
-        self.residual_ = rest.T / scale / left
-        log_det = np.linalg.slogdet(rows)[1] - np.log(scale).sum() - rest.shape[1] * np.log(left)
+    def _set_map(self, W: Array, coordinates: Coordinates) -> None:
+        """Put the map W (n, n) of principal components into the units of X."""
+        scale, noise = coordinates.scale, coordinates.noise
+        kept, others = np.split(coordinates.basis, [coordinates.n], axis=1)
+        self.mean_ = coordinates.mean
+        self.components_ = W @ kept.T / scale
+        self.mixing_ = scale[:, None] * (kept @ np.linalg.inv(W))
+        self.residual_ = others.T / scale / noise
+        self.residual_mixing_ = scale[:, None] * others * noise
+        log_det = np.linalg.slogdet(W)[1] - coordinates.log_volume - others.shape[1] * np.log(noise)
         self.log_det_ = float(log_det)
 
+    def _log_density_outside(self, X: FloatArray) -> Array:
+        """Return log p(x) - log p(z) of each row (N,)."""
+        return norm.logpdf((X - self.mean_) @ self.residual_.T).sum(1) + self.log_det_
+
     def _with_noise(self, z: Array, generator: np.random.RandomState) -> Array:
-        """Return rows (N, d) of latents z (N, n), and noise outside their subspace."""
+        """Return rows (N, d) of latents z (N, n), with noise outside their subspace."""
         noise = generator.standard_normal((len(z), len(self.residual_)))
-        return np.c_[z, noise] @ np.linalg.inv(np.vstack([self.components_, self.residual_])).T + self.mean_
+        if not hasattr(self, "residual_mixing_"):  # files of version 0.1; there (components_, residual_) is square
+            return np.c_[z, noise] @ np.linalg.inv(np.vstack([self.components_, self.residual_])).T + self.mean_
+        return z @ self.mixing_.T + noise @ self.residual_mixing_.T + self.mean_

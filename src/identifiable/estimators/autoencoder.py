@@ -1,4 +1,4 @@
-"""What every variational autoencoder of the library is made of: p(x | z), q(z | x), an encoder and a decoder."""
+"""The parts of a variational autoencoder: p(x | z), q(z | x), an encoder and a decoder."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from identifiable.distributions.densities import LOG_2PI, log_bernoulli, log_discretised_logistic, log_normal
 from identifiable.flows.flows import SmoothLeakyFlow
 from identifiable.nets import Architecture, set_rng
-from identifiable.training import Batch, Plan, Step, minimise
+from identifiable.training import Batch, Plan, Stage, Step
 
 LOG_NOISE_FLOOR = math.log(1e-3)  # of the decoder, in units of a column's standard deviation
 LOG_SD = -12.0, 5.0  # of the encoder
@@ -21,20 +21,20 @@ HALF_GREY = 0.5
 
 
 class Likelihood(nn.Module):
-    """Log p(x | z) of columns, given what a decoder says of them.
+    """Log p(x | z) of columns, given the outputs of a decoder.
 
     - "gaussian": N(decoded, noise²), a learnt noise for each column of standardised values
-    - "bernoulli": bits, or values in [0, 1] taken for their probabilities; decoded are log-odds
+    - "bernoulli": bits, or values in [0, 1] as probabilities; the decoder gives log-odds
     - "logistic": pixels in {0, 1/255, ..., 1}, a logistic density around decoded + 1/2 in bins of that width, with a
       learnt scale for each channel (Kingma et al. 2016, section C.5)
-    - "categorical": one-hot categories, column by column; decoded are their logits
+    - "categorical": one-hot categories, column by column; the decoder gives their logits
 
     Parameters
     ----------
     members : R.
     kind : one of these.
-    columns : what the decoder has to say: numbers for each row.
-    levels : how many categories each column has.
+    columns : outputs of the decoder per row.
+    levels : numbers of categories of the columns.
     channels : numbers per pixel, the fastest to change along a row.
     """
 
@@ -107,7 +107,7 @@ class Posterior:
     below: Tensor | None
 
     def at(self, noise: Tensor) -> Tensor:
-        """Return the draw that noise ε (R, B, n) makes."""
+        """Return the draw z for noise ε (R, B, n)."""
         mixed = noise if self.below is None else noise + (self.below @ noise[..., None])[..., 0]
         return self.mean + self.log_sd.exp() * mixed
 
@@ -123,15 +123,15 @@ class Posterior:
         return self.log_sd.sum(-1) + 0.5 * (1 + LOG_2PI) * self.mean.shape[-1]
 
     def log_density(self, noise: Tensor) -> Tensor:
-        """Log q of the draw that noise makes, (R, B)."""
+        """Log q of the draw for this noise, (R, B)."""
         return -0.5 * (noise.square() + LOG_2PI).sum(-1) - self.log_sd.sum(-1)
 
 
 class LeakyLayers(nn.Module):
-    """t = f(x): affine maps h <- h A_l + b_l, and between them, unit by unit, a leaky ReLU with a slope of its own.
+    """t = f(x): affine maps h <- h A_l + b_l, and between them a leaky ReLU with its own slope per unit.
 
-    What a `SmoothLeakyFlow` becomes where it is sharp, and its inverse, as plain nets. φ(h) of such a flow is the leaky
-    ReLU less (1 - a) log 2 / β, but for h near 0.
+    The limit of a sharp `SmoothLeakyFlow`, and of its inverse, as plain nets. Except near h = 0, φ(h) of such a flow is
+    the leaky ReLU minus (1 - a) log 2 / β.
     """
 
     def __init__(self, members: int, n: int, depth: int) -> None:
@@ -164,7 +164,7 @@ class LeakyLayers(nn.Module):
 
     @torch.no_grad()
     def copy_from(self, flow: SmoothLeakyFlow, *, inverse: bool = False) -> None:
-        """Take over the maps of a flow, or of its inverse."""
+        """Set the maps to those of a flow, or of its inverse."""
         A, b = flow.weight.double(), flow.biases.double()[:, :, None]
         offset = ((1 - flow.log_slope.double().exp()) * math.log(2) / flow.beta.double())[:, :, None]
         offset = torch.cat([torch.zeros_like(offset[:, :1]), offset], 1)
@@ -180,7 +180,7 @@ class LeakyLayers(nn.Module):
 
 
 def cholesky(C: Tensor) -> Tensor:
-    """Return lower triangular L, L L' = C, for small positive definite C (..., n, n); a recorded step may hold it.
+    """Return lower triangular L, L L' = C, for small positive definite C (..., n, n); may be part of a recorded step.
 
     >>> C = torch.tensor([[4.0, 2.0], [2.0, 5.0]])
     >>> cholesky(C)
@@ -190,12 +190,12 @@ def cholesky(C: Tensor) -> Tensor:
     n = C.shape[-1]
     columns: list[Tensor] = []
     for j in range(n):
-        rest = C[..., j]
+        column = C[..., j]
         for done in columns:
-            rest = rest - done * done[..., j : j + 1]
-        root = rest[..., j : j + 1].clamp(min=1e-20).sqrt()
+            column = column - done * done[..., j : j + 1]
+        root = column[..., j : j + 1].clamp(min=1e-20).sqrt()
         below = torch.arange(n, device=C.device) >= j
-        columns.append(torch.where(below, rest / root, torch.zeros_like(rest)))
+        columns.append(torch.where(below, column / root, torch.zeros_like(column)))
     return torch.stack(columns, -1)
 
 
@@ -204,13 +204,13 @@ class Autoencoder(nn.Module):
 
     Parameters
     ----------
-    members, inputs, n : R, numbers per row the encoder takes, latents.
-    net : what encoder and decoder are.
+    members, inputs, n : R, width of the inputs, number of latents.
+    net : architecture of encoder and decoder.
     likelihood : `Likelihood` of the columns.
     full : q has a full covariance.
-    bypass : latents and columns also get a linear map of what goes in, zero at the start, beside what the nets say.
-    bends : leaky layers between the latents and these linear maps, which are the identity at the start; 0 for none.
-        q then starts with the covariance of the noise of x, seen through them.
+    bypass : add linear maps in parallel with the nets, zero at the start.
+    bends : number of leaky layers between the latents and these linear maps, the identity at the start; 0 for none. q
+        then starts with the covariance of the noise of x, propagated through them.
     """
 
     lower: Tensor | None
@@ -255,7 +255,7 @@ class Autoencoder(nn.Module):
         return Posterior(mean, log_sd.clamp(*LOG_SD), below)
 
     def decode(self, z: Tensor) -> Tensor:
-        """Return what `likelihood` takes, (R, B, columns)."""
+        """Return the inputs of `likelihood`, (R, B, columns)."""
         decoded: Tensor = self.decoder(z)
         if self.out is None:
             return decoded
@@ -267,34 +267,26 @@ class Autoencoder(nn.Module):
 
     @property
     def log_noise(self) -> nn.Parameter | None:
-        """Log of the noise in each column, (R, 1, columns), or of the logistic scale of each channel."""
+        """Log of the noise of each column, (R, 1, columns), or of the logistic scale of each channel."""
         return self.likelihood.log_noise
 
     @property
     def last_layers(self) -> tuple[Any, Any]:
-        """Of the encoder and of the decoder."""
+        """The last layers of the encoder and of the decoder."""
         return self.encoder.last, self.decoder.last
 
     def widen(self, log_sd: Tensor | float) -> None:
-        """Add to the log standard deviation that q starts with; a number, or one per member and latent (R, n)."""
+        """Add to the initial log standard deviation of q: a number, or one per member and latent (R, n)."""
         bias = self.last_layers[0].bias
         with torch.no_grad():
             shift = torch.as_tensor(log_sd, dtype=bias.dtype, device=bias.device)
             bias[..., self.n : 2 * self.n] += shift if shift.dim() == 0 else shift[:, None]
 
 
-def follow(
-    module: Autoencoder,
-    rows: Tensor,
-    latents: Tensor,
-    plan: Plan,
-    *,
-    seed: int,
-    verbose: int,
-) -> None:
-    """Train encoder and decoder to be the maps between rows (N, inputs) and latents (R, N, n), and back.
+def follow(module: Autoencoder, rows: Tensor, latents: Tensor, plan: Plan, seed: int) -> Stage:
+    """Return a stage that trains encoder and decoder to the maps between rows (N, inputs) and latents (R, N, n).
 
-    Linear maps beside the nets start at least squares, and a learnt noise ends at the error of the decoder.
+    Linear maps in parallel with the nets start at least squares.
     """
     if module.into is not None and module.out is not None:
         e = rows.double().cpu().numpy()
@@ -302,22 +294,25 @@ def follow(
             for r, T in enumerate(latents.double().cpu().numpy()):
                 module.into[r] = torch.as_tensor(np.linalg.lstsq(e, T, rcond=None)[0])
                 module.out[r] = torch.as_tensor(np.linalg.lstsq(T, e, rcond=None)[0])
-    by_row = latents.transpose(0, 1).contiguous()  # (N, R, n)
 
     def loss(batch: Batch, step: Step) -> Tensor:
-        x, T = batch  # every member's batch holds the latents of all: it takes its own
+        x, T = batch  # a batch holds the latents of all members: each takes its own
         own = torch.stack([T[r, :, r] for r in range(len(T))])
-        there = (module.encode(x).mean - own).square().mean((1, 2))
-        back = (module.decode(own) - x).square().mean((1, 2))
-        return there.log() + back.log()
+        encoding = (module.encode(x).mean - own).square().mean((1, 2))
+        decoding = (module.decode(own) - x).square().mean((1, 2))
+        return encoding.log() + decoding.log()
 
     def prepare(batch: Batch, step: Step) -> Batch:
         set_rng(module, step.rng)
         return batch
 
-    minimise(module, loss, [rows, by_row], plan, seed=seed, prepare=prepare, verbose=verbose)
+    return Stage(module, loss, [rows, latents.transpose(0, 1).contiguous()], plan, seed, prepare=prepare)
+
+
+@torch.no_grad()
+def set_noise(module: Autoencoder, rows: Tensor, latents: Tensor) -> None:
+    """Start a learnt noise at the error of the decoder."""
     noise = module.log_noise
     if noise is not None and noise.requires_grad:
-        with torch.no_grad():
-            error = (module.decode(latents[:, :4096]) - rows[:4096]).square().mean(1, keepdim=True).sqrt()
-            noise.copy_(error.log().clamp(min=LOG_NOISE_FLOOR))
+        error = (module.decode(latents[:, :4096]) - rows[:4096]).square().mean(1, keepdim=True).sqrt()
+        noise.copy_(error.log().clamp(min=LOG_NOISE_FLOOR))

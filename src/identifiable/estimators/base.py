@@ -1,12 +1,13 @@
-"""The contract every method keeps, and what they all share."""
+"""The contract that every estimator keeps: scikit-learn's, with restarts, a device and a seed."""
 
-import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from inspect import signature
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -14,8 +15,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from identifiable.agreement.stability import THRESHOLDS, Stability
-from identifiable.arrays import FloatArray, is_integer
-from identifiable.errors import DataError, FitFailedError, RecoveryWarning, join_few
+from identifiable.algorithms.coordinates import Coordinates
+from identifiable.arrays import FloatArray, is_integer, is_real
+from identifiable.errors import DataError, FitFailedError, join_few, warn_recovery
 from identifiable.theory import Certificate, Level
 
 __all__ = [
@@ -24,15 +26,27 @@ __all__ = [
     "resolve_device",
 ]
 
+LARGEST, SMALLEST = 1e100, 1e-100  # values and standard deviations whose squares, summed, neither overflow nor vanish
+
 
 class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """fit(X, y=None) -> transform(X) (N, n_latents) -> inverse_transform(Z) (N, d); score(X), higher is better.
 
-    Every constructor speaks the words `n_latents`, `n_restarts`, `random_state`, `device`, `verbose`, then its own, and
-    only assigns them. A fit leaves `history_`, `stability_` and `fit_status_`. A method with a net keeps it as
-    `module_` and can build it anew, untrained, by `_build(members, rng)`: that is how `load` gets it back.
+    Every constructor takes `n_latents`, `n_restarts`, `random_state`, `device` and `verbose`, then the parameters of
+    the method, and only assigns them. A fit sets `stability_` and `fit_status_`. A trained estimator also sets
+    `history_` and `module_`, and builds an untrained module with `_build(members, rng)`, which `load` fills.
+
+    Parameters that mean the same in every estimator:
+
+    - n_latents : int or None. Number of latents. None uses the rank of X, where the method allows it.
+    - n_restarts : int. Independent fits from different starts. Their agreement on held-out rows is `stability_`.
+    - random_state : int, RandomState or None. An integer makes the fit reproducible, bit for bit, on one machine and
+      device.
+    - device : "auto" (CUDA if available), "cpu", "cuda" or "cuda:<number>".
+    - verbose : int. 1 shows a progress bar on a terminal, 0 is silent.
     """
 
+    needs_u: ClassVar[bool] = False  # whether fit(X, y) needs the auxiliary variable y = u
     n_latents: int
     n_restarts: int
     random_state: int | np.random.RandomState | None
@@ -52,65 +66,100 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     @abstractmethod
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Return the observations (N, d) that latents Z (N, n_latents) stand for."""
+        """Return the observations (N, d) of latents Z (N, n_latents)."""
 
     @abstractmethod
     def score(self, X: ArrayLike, y: Any = None) -> float:
-        """Return how well the model explains X, without labels: higher is better."""
+        """Return how well the model explains X, without ground truth; higher is better."""
 
     @property
     def _n_features_out(self) -> int:
         return self.n_latents
 
     def __sklearn_tags__(self) -> Any:
-        """Say that float32 stays float32."""
+        """Declare that float32 stays float32, and whether u is needed."""
         tags = super().__sklearn_tags__()
+        tags.target_tags.required = self.needs_u
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def _require(self, name: str, holds: bool, expected: str) -> None:
-        """Refuse a parameter in scikit-learn's words."""
+        """Raise scikit-learn's error for a parameter unless the condition holds."""
         if not holds:
             raise ValueError(
                 f"The {name!r} parameter of {type(self).__name__} must be {expected}. "
                 f"Got {getattr(self, name)!r} instead."
             )
 
+    def _require_integers(self, *, optional: bool = False, **least: int) -> None:
+        """Check parameters that are integers of at least this value, or None if optional."""
+        for name, least_value in least.items():
+            value = getattr(self, name)
+            valid = (optional and value is None) or is_integer(value, least_value)
+            self._require(name, valid, f"an integer >= {least_value}" + (" or None" if optional else ""))
+
+    def _require_positive(self, *names: str, optional: bool = False) -> None:
+        """Check parameters that are numbers above zero, or None if optional."""
+        for name in names:
+            value = getattr(self, name)
+            valid = (optional and value is None) or is_real(value, 0)
+            self._require(name, valid, "a number > 0" + (" or None" if optional else ""))
+
+    def _require_bools(self, *names: str) -> None:
+        """Check parameters that are True or False."""
+        for name in names:
+            self._require(name, isinstance(getattr(self, name), bool), "True or False")
+
     def _check_common_parameters(self) -> None:
         default = signature(type(self)).parameters["n_latents"].default
-        unset = self.n_latents is None and default is None
-        self._require("n_latents", unset or is_integer(self.n_latents, 1), "an integer >= 1")
-        self._require("n_restarts", is_integer(self.n_restarts, 1), "an integer >= 1")
-        self._require("verbose", is_integer(self.verbose, 0), "an integer >= 0")
+        self._require_integers(n_latents=1, optional=default is None)
+        self._require_integers(n_restarts=1, verbose=0)
+        seed = self.random_state
+        valid = seed is None or isinstance(seed, np.random.RandomState) or (is_integer(seed, 0) and int(seed) < 2**32)
+        self._require("random_state", valid, "None, a RandomState or an integer from 0 to 2**32 - 1")
         resolve_device(self.device)
 
     def _check_training_data(self, X: ArrayLike, *, columns_must_vary: bool = True) -> FloatArray:
         """Return X as a float array of at least two rows whose columns all vary and all differ."""
-        checked: FloatArray = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        checked: FloatArray = validate_data(self, plain_table(X), dtype=[np.float64, np.float32], ensure_min_samples=2)
+        names = [str(name) for name in getattr(self, "feature_names_in_", np.arange(checked.shape[1]))]
+        require_moderate(checked, names)
         if not columns_must_vary:
             return checked
-        names = getattr(self, "feature_names_in_", np.arange(checked.shape[1]))
-        constant = [str(n) for n, c in zip(names, np.ptp(checked, axis=0) == 0, strict=True) if c]
+        constant = [n for n, c in zip(names, np.ptp(checked, axis=0) == 0, strict=True) if c]
         if constant:
             raise DataError(
                 f"Every column must vary; constant here: {join_few(constant)} ({len(constant)} of {len(names)}). "
                 "Drop them before fitting."
             )
-        seen: dict[bytes, str] = {}
-        doubled = []
-        for name, column in zip(names, checked.T, strict=True):
-            first = seen.setdefault(np.ascontiguousarray(column).tobytes(), str(name))
-            if first != str(name):
-                doubled.append(f"{name} = {first}")
-        if doubled:
+        tiny = [n for n, sd in zip(names, checked.std(0, dtype=np.float64), strict=True) if sd < SMALLEST]
+        if tiny:
             raise DataError(
-                f"Every column must differ from the others; duplicated here: {join_few(doubled)}. Keep one of each."
+                f"Every standard deviation must be at least {SMALLEST:g}; smaller here: {join_few(tiny)}. Rescale "
+                "these columns."
+            )
+        first = {column.tobytes(): name for name, column in zip(names[::-1], checked.T[::-1], strict=True)}
+        copies = [
+            f"{n} = {first[c.tobytes()]}" for n, c in zip(names, checked.T, strict=True) if first[c.tobytes()] != n
+        ]
+        if copies:
+            raise DataError(
+                f"Every column must differ from the others; duplicated here: {join_few(copies)}. Keep one of each."
             )
         return checked
 
     def _check_new_data(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self)
-        return validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        checked: FloatArray = validate_data(self, plain_table(X), dtype=[np.float64, np.float32], reset=False)
+        require_moderate(checked, list(getattr(self, "feature_names_in_", range(checked.shape[1]))))
+        return checked
+
+    def _generator(self, n_samples: Any, random_state: Any) -> np.random.RandomState:
+        """Check the arguments of `sample`, and return its source of randomness."""
+        check_is_fitted(self)
+        if not is_integer(n_samples, 1):
+            raise ValueError(f"n_samples must be an integer >= 1. Got {n_samples!r} instead.")
+        return check_random_state(random_state)
 
     def _check_latents(self, Z: ArrayLike) -> FloatArray:
         check_is_fitted(self)
@@ -123,17 +172,27 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             raise DataError("Latents must be finite; some are NaN or infinite.")
         return latents
 
+    def _fit_coordinates(self, X: FloatArray) -> Coordinates:
+        """Return the principal coordinates of X (N, d), as many as latents."""
+        coordinates = Coordinates.fit(X, self.n_latents)
+        if self.n_latents is not None and self.n_latents > coordinates.rank:
+            raise DataError(
+                f"n_latents must be at most the rank of X. Got n_latents={self.n_latents}, rank={coordinates.rank}, "
+                f"n_features={X.shape[1]}. Lower n_latents."
+            )
+        return coordinates
+
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _problem(self) -> str:
-        """Name what is fitted, for a checkpoint: the class and its parameters, less those that change nothing."""
+        """Return the class and the parameters that the result depends on, as text, for a checkpoint."""
         own = self.get_params(deep=False)
         kept = {k: v for k, v in sorted(own.items()) if k not in ("device", "verbose", "checkpoint", "random_state")}
         return f"{type(self).__name__} {kept!r}"
 
     def _certified(self, found: Certificate) -> Certificate:
-        """Return a certificate of what was learnt, as far as restarts agree."""
+        """Return the certificate of the learnt distribution, or none where restarts disagree."""
         agree = self.stability_.check
         checks = (agree, *found.checks)
         if agree.verdict == "holds":
@@ -142,27 +201,65 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return Certificate(Level.NONE, if_undecided_hold, "", checks, (), (), None, None, True)
 
     def _compare_restarts(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
-        """Compare the restarts' latents (R, N, n) of held-out rows; set `stability_`; return the restart to keep.
+        """Set `stability_` from the restarts' latents (R, N, n) of held-out rows; return the restart that agrees most.
 
-        A stability that was measured otherwise than by MCC is taken instead.
+        A given stability replaces the comparison by MCC.
         """
-        finite = np.isfinite(latents).all(axis=(1, 2))
-        if not finite.any():
+        if not np.isfinite(latents).all(axis=(1, 2)).any():
             raise FitFailedError("No restart has finite latents. Standardise the data or lower the learning rate.")
         self.stability_ = Stability.of(latents) if stability is None else stability
         self.fit_status_ = self.stability_.status
         if self.fit_status_ == "unstable":
-            warnings.warn(
+            warn_recovery(
                 f"{type(self).__name__}: {len(latents)} restarts agree at {self.stability_.score:.2f} only (stable "
-                f"from {THRESHOLDS.stable}): another random_state gives other latents. See stability_.",
-                RecoveryWarning,
-                stacklevel=3,
+                f"from {THRESHOLDS.stable}). Another random_state gives other latents. See stability_."
             )
         return self.stability_.chosen
 
 
+def plain_table(X: Any) -> Any:
+    """Return X as NumPy or pandas hold it; refuse columns that are not numbers, and names that are not distinct.
+
+    Examples
+    --------
+    >>> plain_table(pd.DataFrame({"a": [1.0], "b": ["x"]}))
+    Traceback (most recent call last):
+    identifiable.errors.DataError: Every column must hold numbers; these do not: 'b'. Encode or drop them.
+    """
+    if isinstance(X, torch.Tensor):
+        return X.detach().cpu().numpy()
+    if not isinstance(X, pd.DataFrame):
+        return X
+    names = [str(name) for name in X.columns]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DataError(f"Column names must be distinct; repeated here: {join_few(repeated)}. Rename them.")
+    text = [repr(name) for name, (_, column) in zip(names, X.items(), strict=True) if not _numeric(column)]
+    if text:
+        raise DataError(f"Every column must hold numbers; these do not: {join_few(text)}. Encode or drop them.")
+    return X
+
+
+def _numeric(column: "pd.Series[Any]") -> bool:
+    """Return whether a column holds numbers, in a numeric dtype or as objects."""
+    if pd.api.types.is_numeric_dtype(column) or column.dtype != object:
+        return bool(pd.api.types.is_numeric_dtype(column))
+    return not any(isinstance(value, str) for value in column)
+
+
+def require_moderate(X: FloatArray, names: Sequence[Any]) -> None:
+    """Refuse values whose squares overflow."""
+    large = np.abs(X).max(0, initial=0) > LARGEST
+    if large.any():
+        found = join_few([str(name) for name, bad in zip(names, large, strict=True) if bad])
+        raise DataError(
+            f"Values must lie between -{LARGEST:g} and {LARGEST:g}; larger ones are in: {found}. Rescale these columns "
+            "or correct the values."
+        )
+
+
 def resolve_device(device: str) -> torch.device:
-    """Turn "auto", "cpu", "cuda", "cuda:1" into a device that is there.
+    """Return the device that "auto", "cpu", "cuda" or "cuda:1" names, if it is available.
 
     Examples
     --------
@@ -179,7 +276,7 @@ def resolve_device(device: str) -> torch.device:
         raise ValueError(f"device must be 'auto', 'cpu', 'cuda' or 'cuda:<number>'. Got {device!r}.")
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
         raise ValueError(
-            f"device={device!r} was asked for, but {torch.cuda.device_count()} CUDA devices are here. "
-            "Use 'auto' or 'cpu'."
+            f"device={device!r} is not available: this machine has {torch.cuda.device_count()} CUDA devices. Use "
+            "'auto' or 'cpu'."
         )
     return chosen

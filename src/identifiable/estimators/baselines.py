@@ -10,57 +10,50 @@ from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+from scipy.stats import norm
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from identifiable.agreement.stability import Stability
-from identifiable.arrays import FloatArray, hold_out
+from identifiable.algorithms.coordinates import Coordinates
+from identifiable.arrays import Array, FloatArray, hold_out
 from identifiable.errors import DataError
+from identifiable.estimators.affine import AffineModel
 from identifiable.estimators.base import LatentModel
 from identifiable.estimators.sparse_unmixing import SparseUnmixing
 
-EIGENVALUE_FLOOR = 1e-10  # of the covariance, relative to its largest eigenvalue: keeps the density finite
+EIGENVALUE_FLOOR = 1e-10  # of the covariance, relative to its largest eigenvalue: keeps it invertible
 
 
-class _Baseline(LatentModel):
+class _Baseline(AffineModel):
     """Affine latents and a Gaussian density.
 
     Attributes
     ----------
-    components_ : (n, d) W.
+    components_ : (n, d) W. Latents beyond the rank of X are zero.
     mean_ : (d,)
     covariance_ : (d, d) C.
     stability_, fit_status_ : the agreement between restarts.
     """
 
-    components_: NDArray[np.float64]
-    mean_: NDArray[np.float64]
-    covariance_: NDArray[np.float64]
-
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-    ) -> None:
-        self.n_latents = n_latents  # type: ignore[assignment]
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+    covariance_: Array
 
     @abstractmethod
-    def _unmix(self, X: FloatArray, n: int) -> NDArray[np.float64]:
-        """Return W (n, d) for centred X (N, d) and set `stability_`."""
+    def _unmix(self, X: FloatArray, coordinates: Coordinates, n: int) -> Array:
+        """Return W (m, d), m <= n, for centred X (N, d), and set `stability_`."""
 
     @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
+    def mixing_(self) -> Array:  # type: ignore[override]
+        """The pseudo-inverse (d, n) of W on the subspace in which the training rows vary."""
+        axes = np.linalg.qr(self._gaussian.scale[:, None] * self._gaussian.basis)[0]
+        return axes @ np.linalg.pinv(self.components_ @ axes)
+
+    @property
+    def _gaussian(self) -> Coordinates:
+        """The principal coordinates of N(mean, C)."""
+        return Coordinates.of_covariance(self.mean_, self.covariance_)
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the affine map on X (N, d). y is ignored. n_latents=None keeps as many latents as columns."""
@@ -71,32 +64,16 @@ class _Baseline(LatentModel):
             raise DataError(
                 f"An affine method finds at most as many latents as columns: n_latents={n}, n_features={X.shape[1]}."
             )
-        self.mean_ = X.mean(0, dtype=np.float64)
-        self.covariance_ = _gaussian_covariance(X, n)
-        self.components_ = self._unmix(X - self.mean_, n)
+        coordinates = Coordinates.fit(X, self.n_latents)
+        self.mean_, self.covariance_ = coordinates.mean, _gaussian_covariance(coordinates)
+        found = self._unmix(X - self.mean_, coordinates, n)
+        self.components_ = np.vstack([found, np.zeros((n - len(found), X.shape[1]))])
         return self
 
-    def transform(self, X: ArrayLike) -> FloatArray:
-        """Return W (x - mean) for every row, (N, n)."""
-        X = self._check_new_data(X)
-        return ((X - self.mean_) @ self.components_.T).astype(X.dtype)
-
-    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Return mean + W⁺ z for every row, (N, d)."""
-        Z = self._check_latents(Z)
-        return (Z @ np.linalg.pinv(self.components_).T + self.mean_).astype(Z.dtype)
-
-    def score_samples(self, X: ArrayLike) -> FloatArray:
-        """Return log N(x; mean, C) of each row (N,)."""
-        X = self._check_new_data(X)
-        lower = np.linalg.cholesky(self.covariance_)
-        white = np.linalg.solve(lower, (X - self.mean_).T)
-        log_det = 2 * np.log(np.diag(lower)).sum()
-        return -0.5 * ((white**2).sum(0) + log_det + X.shape[1] * np.log(2 * np.pi))
-
-    def score(self, X: ArrayLike, y: Any = None) -> float:
-        """Return the mean Gaussian log-likelihood of the rows of X, in nats; higher is better. y is ignored."""
-        return float(np.mean(self.score_samples(X)))
+    def score_samples(self, X: ArrayLike) -> Array:
+        """Return log N(x; mean, C) of each row (N,), on the subspace in which the training rows vary."""
+        X, gaussian = self._check_new_data(X), self._gaussian
+        return norm.logpdf(gaussian.project(X)[0], scale=gaussian.sd).sum(1) - gaussian.log_volume
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> FloatArray:
         """Draw n_samples rows of N(mean, C)."""
@@ -104,7 +81,7 @@ class _Baseline(LatentModel):
         return self.mean_ + noise @ np.linalg.cholesky(self.covariance_).T
 
     def _set_certain(self) -> None:
-        """There is nothing random: restarts agree."""
+        """Restarts agree: nothing is random."""
         same = np.ones((self.n_restarts, self.n_restarts))
         self.stability_ = Stability(same, same.copy() if self.n_restarts > 1 else None)
         self.fit_status_ = self.stability_.status
@@ -124,7 +101,7 @@ class RawData(_Baseline):
            [0., 0., 1.]])
     """
 
-    def _unmix(self, X: FloatArray, n: int) -> NDArray[np.float64]:
+    def _unmix(self, X: FloatArray, coordinates: Coordinates, n: int) -> Array:
         self._set_certain()
         largest = np.sort(np.argsort(-X.var(0), kind="stable")[:n])
         return np.eye(X.shape[1])[largest]
@@ -142,12 +119,11 @@ class PrincipalComponents(_Baseline):
     True
     """
 
-    def _unmix(self, X: FloatArray, n: int) -> NDArray[np.float64]:
+    def _unmix(self, X: FloatArray, coordinates: Coordinates, n: int) -> Array:
         self._set_certain()
-        scale, values, vectors = _principal_axes(X)
-        values, vectors = values[::-1][:n], vectors[:, ::-1][:, :n]
-        vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(0), np.arange(n)])
-        return vectors.T / np.sqrt(np.maximum(values, EIGENVALUE_FLOOR))[:, None] / scale
+        axes = coordinates.basis[:, : coordinates.n]
+        signs = np.sign(axes[np.abs(axes).argmax(0), np.arange(coordinates.n)])
+        return (axes * signs / coordinates.sd).T / coordinates.scale
 
 
 class IndependentComponents(_Baseline):
@@ -169,17 +145,16 @@ class IndependentComponents(_Baseline):
     ) -> None:
         super().__init__(n_latents, n_restarts=n_restarts, random_state=random_state, device=device, verbose=verbose)
 
-    def _unmix(self, X: FloatArray, n: int) -> NDArray[np.float64]:
+    def _unmix(self, X: FloatArray, coordinates: Coordinates, n: int) -> Array:
         seed = self._seed()
         train, held = hold_out(len(X), seed)
-        scale = X.std(0, dtype=np.float64)
+        scale = X[train].std(0, dtype=np.float64)
+        scale[scale == 0] = 1.0
         unmixings = []
         for r in range(self.n_restarts):
-            ica = FastICA(n, whiten="unit-variance", max_iter=500, random_state=seed + r)
-            with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", ConvergenceWarning
-                )  # a start that does not converge shows in stability_
+            ica = FastICA(coordinates.n, whiten="unit-variance", max_iter=500, random_state=seed + r)
+            with warnings.catch_warnings():  # stability_ shows a start that does not converge
+                warnings.simplefilter("ignore", ConvergenceWarning)
                 ica.fit(X[train] / scale)
             unmixings.append(ica.components_ / scale)
         return unmixings[self._compare_restarts(np.stack([X[held] @ w.T for w in unmixings]))]
@@ -201,18 +176,10 @@ def baselines(n_latents: int | None = None, *, random_state: int | None = 0) -> 
     }
 
 
-def _principal_axes(X: FloatArray) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the columns' scales (d,), and eigenvalues, rising, and eigenvectors of their correlation matrix."""
-    scale = X.std(0, dtype=np.float64)
-    values, vectors = np.linalg.eigh(np.cov((X / scale).T, ddof=0).reshape(X.shape[1], -1))
-    return scale, values, vectors
-
-
-def _gaussian_covariance(X: FloatArray, n: int) -> NDArray[np.float64]:
-    """Covariance of probabilistic PCA with n components on standardised columns, in the units of X."""
-    scale, values, vectors = _principal_axes(X)
-    rest = len(values) - n
-    if rest:
-        values[:rest] = values[:rest].mean()
-    values = np.maximum(values, EIGENVALUE_FLOOR * values[-1])
-    return (vectors * values) @ vectors.T * np.outer(scale, scale)
+def _gaussian_covariance(coordinates: Coordinates) -> Array:
+    """Covariance (d, d) of probabilistic PCA on standardised columns, in the units of X."""
+    values = np.append(coordinates.sd**2, np.full(coordinates.rank - coordinates.n, coordinates.noise**2))
+    floor = EIGENVALUE_FLOOR * values[0]
+    basis, scale = coordinates.basis, coordinates.scale
+    standard = (basis * (np.maximum(values, floor) - floor)) @ basis.T + floor * np.eye(len(basis))
+    return standard * np.outer(scale, scale)

@@ -1,7 +1,8 @@
-"""Columns and pixels: how the rows of a table, or images, go into an autoencoder and come out of it."""
+"""How the rows of a table, or images, become the inputs of an autoencoder, and how its outputs become rows."""
 
 from collections.abc import Sequence
 from inspect import signature
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -9,29 +10,34 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from identifiable.arrays import Array, FloatArray, is_integer, is_real
+from identifiable.arrays import Array, FloatArray, is_integer
 from identifiable.errors import DataError
 from identifiable.estimators.autoencoder import Likelihood
-from identifiable.estimators.base import LatentModel
+from identifiable.estimators.trained import Split, TrainedModel
 from identifiable.nets import ACTIVATIONS, Architecture, Dense, resolve
 
 LIKELIHOODS = "gaussian", "bernoulli", "logistic", "categorical"
 BINARISE = None, "threshold", "draw"
 
 
-class Columns(LatentModel):
-    """What all autoencoders share: columns, images, a likelihood, nets and how long they are trained.
+class Columns(TrainedModel):
+    """Columns, images, likelihood and nets of an autoencoder.
 
-    Parameters, which every class states for itself:
+    Parameters that mean the same in every autoencoder:
 
-    - likelihood : "gaussian" (columns are standardised inside; one learnt noise scale per column), "bernoulli" (values
-      in [0, 1]), "logistic" (pixels in {0, 1/255, ..., 1}), "categorical" (whole numbers that name categories).
-    - binarise : for "bernoulli": None takes values for probabilities, "threshold" cuts them at 1/2, "draw" draws a new
-      bit for each at every step of training.
-    - hidden, activation : layers of an encoder whose decoder mirrors it; or instead of both
-    - net : a name of `identifiable.nets.ARCHITECTURES`, or an `Architecture`.
-
-    With a `net` that knows a shape X may hold images (N, h, w) or (N, h, w, c); images then come out, too.
+    - likelihood : {"gaussian", "bernoulli", "logistic", "categorical"}. "gaussian" standardises the columns and learns
+      one noise scale per column; "bernoulli" takes values in [0, 1], "logistic" pixels in {0, 1/255, ..., 1}, and
+      "categorical" whole numbers that name categories.
+    - binarise : {None, "threshold", "draw"}. With "bernoulli": None uses the values as probabilities, "threshold" cuts
+      them at 1/2, "draw" draws a bit for each value anew at every training step.
+    - hidden, activation : widths of the layers of the encoder, which the decoder mirrors, and their activation.
+    - net : str, `Architecture` or None. A name of `identifiable.nets.ARCHITECTURES` ("mlp", "convnet", "resnet",
+      "arch1", ...) or an architecture; replaces `hidden` and `activation`. With a net for images, X may hold images
+      (N, h, w) or (N, h, w, c), and `inverse_transform` and `sample` return images.
+    - max_steps, batch_size, learning_rate : of Adam; the rate warms up and decays along a cosine.
+    - patience : int or None. Training stops after this many records (of 100) without a better held-out bound in any
+      restart. None trains for all steps.
+    - checkpoint : path or None. A file from which an interrupted fit continues exactly; it is removed after the fit.
     """
 
     likelihood: str
@@ -50,21 +56,21 @@ class Columns(LatentModel):
     levels_: tuple[Array, ...]
     image_shape_: tuple[int, ...] | None = None
 
-    # -- what comes in ---------------------------------------------------------------
+    # -- inputs ------------------------------------------------------------------------
 
-    def _check_rows(self, X: ArrayLike) -> FloatArray:
-        """Check what `fit` is given, and note the shape of images."""
+    def _check_training_data(self, X: ArrayLike, *, columns_must_vary: bool = True) -> FloatArray:
         X, self.image_shape_ = self._flat(X, None)
-        rows = self._check_training_data(X, columns_must_vary=self.likelihood == "gaussian")
-        self._architecture()  # refuses columns that are no image, where one is needed
-        return self._check_values(rows)
+        vary = columns_must_vary and self.likelihood == "gaussian"
+        rows = self._check_values(super()._check_training_data(X, columns_must_vary=vary))
+        self._architecture()  # refuses rows that are no images, if the net needs images
+        return rows
 
     def _check_new_data(self, X: ArrayLike) -> FloatArray:
         X, _ = self._flat(X, self.image_shape_)
         return self._check_values(super()._check_new_data(X))
 
     def _flat(self, X: ArrayLike, expected: tuple[int, ...] | None) -> tuple[ArrayLike, tuple[int, ...] | None]:
-        """Return rows, and the shape of the images if X holds some and the nets are made for images."""
+        """Return X as rows, and the shape of its images if X holds images and the nets are made for them."""
         shape = np.shape(X) if hasattr(X, "shape") else ()
         if len(shape) not in (3, 4) or self.net is None:
             return X, None
@@ -85,54 +91,52 @@ class Columns(LatentModel):
             )
         return X
 
-    def _set_columns(self, X: FloatArray) -> None:
-        d = X.shape[1]
+    def _set_inputs(self, data: Split) -> None:
+        """Set means and scales from the training rows, and the categories of all rows."""
+        X, d = data.X_train, data.X.shape[1]
         self.mean_, self.scale_, self.levels_ = np.zeros(d), np.ones(d), ()
         if self.likelihood == "gaussian":
-            self.mean_, self.scale_ = X.mean(0, dtype=np.float64), X.std(0, dtype=np.float64)
+            self.mean_, scale = X.mean(0, dtype=np.float64), X.std(0, dtype=np.float64)
+            self.scale_ = np.where(scale > 0, scale, data.X.std(0, dtype=np.float64))
         elif self.likelihood == "categorical":
-            self.levels_ = tuple(np.unique(column).astype(np.float64) for column in X.T)
+            self.levels_ = tuple(np.unique(column).astype(np.float64) for column in data.X.T)
 
-    def _rows(self, X: FloatArray, device: torch.device, dtype: Any = None) -> Tensor:
-        """Return standardised columns, bits, or categories one-hot, as the encoder takes them; precise as X is."""
-        dtype = X.dtype if dtype is None else dtype
+    def _inputs(self, X: FloatArray) -> FloatArray:
+        """Return standardised columns, bits, or one-hot categories, as the encoder takes them."""
         if self.binarise == "threshold":
-            return torch.as_tensor((X >= 0.5).astype(dtype), device=device)
+            return (X >= 0.5).astype(X.dtype)
         if self.likelihood != "categorical":
-            return torch.as_tensor(((X - self.mean_) / self.scale_).astype(dtype), device=device)
+            return ((X - self.mean_) / self.scale_).astype(X.dtype)
         parts = []
         for j, (column, levels) in enumerate(zip(X.T, self.levels_, strict=True)):
             hit = column[:, None] == levels
             if not hit.any(1).all():
                 unseen = sorted(set(column[~hit.any(1)].tolist()))[:5]
-                raise DataError(f"Column {j} has categories that were not there in fit: {unseen}. Drop these rows.")
+                raise DataError(f"Column {j} has categories that fit has not seen: {unseen}. Drop these rows.")
             parts.append(hit)
-        return torch.as_tensor(np.concatenate(parts, 1).astype(dtype), device=device)
+        return np.concatenate(parts, 1).astype(X.dtype)
 
     def _seen(self, x: Tensor, rng: torch.Generator) -> Tensor:
-        """Return rows as one step of training sees them: fresh bits where they are to be drawn."""
+        """Return rows as one training step sees them: with fresh bits if binarise="draw"."""
         return torch.bernoulli(x, generator=rng) if self.binarise == "draw" else x
 
-    # -- what goes out ----------------------------------------------------------------
+    # -- outputs -----------------------------------------------------------------------
 
-    def _observed(self, values: NDArray[Any], dtype: Any) -> FloatArray:
-        """Return what a likelihood says of x, in the units of the data: rows, or images if `fit` was given some."""
+    def _observed(self, rows: NDArray[Any], dtype: Any) -> FloatArray:
+        """Return outputs of a likelihood in the units of the data: rows, or images if `fit` was given images."""
         if self.likelihood == "categorical":
             ends = np.cumsum([len(levels) for levels in self.levels_])[:-1]
-            chosen = [part.argmax(1) for part in np.split(values, ends, axis=1)]
+            chosen = [part.argmax(1) for part in np.split(rows, ends, axis=1)]
             x = np.stack([levels[i] for levels, i in zip(self.levels_, chosen, strict=True)], 1)
         else:
-            x = values * self.scale_ + self.mean_
-        return self._pictured(x.astype(dtype))
-
-    def _pictured(self, x: FloatArray) -> FloatArray:
-        return x if self.image_shape_ is None else x.reshape(len(x), *self.image_shape_)
+            x = rows * self.scale_ + self.mean_
+        return x.astype(dtype).reshape(len(x), *(self.image_shape_ or x.shape[1:]))
 
     # -- nets ---------------------------------------------------------------------------
 
     @property
     def _n_inputs(self) -> int:
-        """Numbers per row that an encoder takes and a decoder gives."""
+        """Width of the inputs of the encoder and of the outputs of the decoder."""
         return sum(map(len, self.levels_)) if self.likelihood == "categorical" else self.n_features_in_
 
     def _architecture(self) -> Architecture:
@@ -156,8 +160,8 @@ class Columns(LatentModel):
         assert self.learning_rate is not None
         return self.learning_rate
 
-    def _check_nets(self) -> None:
-        """Check the parameters that all autoencoders share."""
+    def _check_parameters(self) -> None:
+        self._check_common_parameters()
         self._require("likelihood", self.likelihood in LIKELIHOODS, f"one of {LIKELIHOODS}")
         self._require("binarise", self.binarise in BINARISE, f"one of {BINARISE}")
         if self.binarise is not None:
@@ -165,10 +169,11 @@ class Columns(LatentModel):
         widths_hold = isinstance(self.hidden, Sequence) and all(is_integer(h, 1) for h in self.hidden)
         self._require("hidden", widths_hold, "a sequence of positive layer widths")
         self._require("activation", self.activation in ACTIVATIONS, f"one of {sorted(ACTIVATIONS)}")
-        self._require("max_steps", is_integer(self.max_steps, 1), "an integer >= 1")
-        self._require("batch_size", is_integer(self.batch_size, 2), "an integer >= 2")
-        unset = self.learning_rate is None and signature(type(self)).parameters["learning_rate"].default is None
-        self._require("learning_rate", unset or is_real(self.learning_rate, 0), "a number > 0")
-        self._require("patience", self.patience is None or is_integer(self.patience, 1), "an integer >= 1 or None")
+        self._require_integers(max_steps=1, batch_size=2)
+        self._require_integers(patience=1, optional=True)
+        unset = signature(type(self)).parameters["learning_rate"].default is None
+        self._require_positive("learning_rate", optional=unset)
+        path = self.checkpoint is None or isinstance(self.checkpoint, str | Path)
+        self._require("checkpoint", path, "a path or None")
         if self.checkpoint is not None:
             self._require("random_state", is_integer(self.random_state, 0), "an integer when checkpoint is given")

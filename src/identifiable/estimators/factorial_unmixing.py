@@ -17,6 +17,7 @@ taken off every C_j.
 """
 
 import warnings
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -24,15 +25,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from identifiable.algorithms.coordinates import Coordinates
 from identifiable.algorithms.diagonal_basis import diagonal_basis, in_basis
 from identifiable.algorithms.factorial import FactorialMixture, covariances_of, em_mixture, free_bic
-from identifiable.algorithms.singular import Gaussians, log_sum_exp
+from identifiable.algorithms.singular import log_sum_exp
 from identifiable.algorithms.ties import tied
-from identifiable.arrays import Array, hold_out, is_integer, is_real
+from identifiable.arrays import Array, FloatArray, is_integer, is_real
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import RecoveryWarning, join_few
 from identifiable.estimators.affine import AffineModel
-from identifiable.estimators.sparse_unmixing import Reduction
 from identifiable.theory import Certificate, Structure, certify, structure_of
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # numbers of components tried with free covariances
@@ -112,11 +113,7 @@ class FactorialUnmixing(AffineModel):
         max_iter: int = 200,
         tol: float = 1e-5,
     ) -> None:
-        self.n_latents = n_latents  # type: ignore[assignment]
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+        super().__init__(n_latents, n_restarts=n_restarts, random_state=random_state, device=device, verbose=verbose)
         self.n_components = n_components
         self.max_components = max_components
         self.noise = noise
@@ -127,52 +124,47 @@ class FactorialUnmixing(AffineModel):
         """Find the map on X (N, d). y is ignored."""
         self._check_parameters()
         X = self._check_training_data(X)
-        reduction = self._reduced(X)
-        white = reduction.reduce(X) / np.sqrt(reduction.variances)
-        noise, seed = self._noise(reduction, X.shape[1]), self._seed()
-        train, held = (np.arange(len(X)), np.arange(len(X))) if self.n_restarts == 1 else hold_out(len(X), seed)
+        seed = self._seed()
+        train, held = self._hold_out(len(X), seed)
+        coordinates = self._coordinates(X[train])
+        white, noise = coordinates.project(X)[0] / coordinates.sd, self._noise(coordinates)
         first = self._first(white[train], noise, seed)
-        rng = np.random.default_rng(seed)
-        parts = [half for _ in range(self.n_restarts) for half in np.array_split(rng.permutation(train), 2)]
         found = []
-        for r, half in enumerate(parts[: self.n_restarts]):
+        for r, half in enumerate(self._halves(train, np.random.default_rng(seed))):
             enough = self.n_restarts > 1 and len(half) > ROWS_PER_COMPONENT * len(first.weights)
             rows = white[half] if enough else white[train]
             start = first if r == 0 else self._unmixed(em_mixture(rows, len(first.weights), seed + r), noise)
             found.append(start.improved(rows, max_iter=self.max_iter, tol=self.tol).model)
         self._compare_restarts(np.stack([white[held] @ one.W.T for one in found]))
+        # The held-out rows have compared the restarts; the model that is kept, and its centre, use all rows.
+        centre = white.mean(0)
+        white, coordinates = white - centre, replace(coordinates, mean=X.mean(0, dtype=np.float64))
+        found = [replace(one, means=one.means - one.W @ centre) for one in found]
         ended = [one.improved(white, max_iter=self.max_iter, tol=self.tol) for one in found]
         best = max(ended, key=lambda one: one.score)
         self.n_iter_ = best.n_iter
-        self._set_fit(best.model, white, noise, reduction)
+        self._set_fit(best.model, white, noise, coordinates)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the most probable component of each row (N,)."""
-        return self._log_joint(X)[0].argmax(1)
+        return self._log_joint(self._check_new_data(X)).argmax(1)
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Return p(j | x), (N, J)."""
-        joint, _ = self._log_joint(X)
+        joint = self._log_joint(self._check_new_data(X))
         return np.exp(joint - log_sum_exp(joint)[:, None])
 
     def score_samples(self, X: ArrayLike) -> Array:
         """Return log p(x) of each row (N,), in nats and in the units of X."""
-        joint, rest = self._log_joint(X)
-        return log_sum_exp(joint) + rest
-
-    def score(self, X: ArrayLike, y: Any = None) -> float:
-        """Return the mean log-density of the rows of X; higher is better. y is ignored."""
-        return float(np.mean(self.score_samples(X)))
+        X = self._check_new_data(X)
+        return log_sum_exp(self._log_joint(X)) + self._log_density_outside(X)
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> Array:
         """Draw rows (n_samples, d)."""
         check_is_fitted(self)
-        generator, law = check_random_state(random_state), self._noisy()
-        component = generator.choice(len(law), size=n_samples, p=law.weights)
-        normal = generator.standard_normal((n_samples, law.means.shape[1])) * np.sqrt(law.variances[component])
-        z = law.means[component] + np.einsum("nde,ne->nd", law.axes[component], normal)
-        return self._with_noise(z, generator)
+        generator = check_random_state(random_state)
+        return self._with_noise(self._noisy_mixture().sample(n_samples, generator)[0], generator)
 
     @property
     def structure_(self) -> Structure:
@@ -211,17 +203,16 @@ class FactorialUnmixing(AffineModel):
     def _unmixed(self, start: Mixture, noise: Array) -> FactorialMixture:
         return FactorialMixture.of(start, diagonal_basis(start, noise=noise if noise.any() else None).W)
 
-    def _noise(self, reduction: Reduction, d: int) -> Array:
+    def _noise(self, coordinates: Coordinates) -> Array:
         """Return the covariance (n, n) of the noise in white rows."""
-        back = reduction.vectors[:, : reduction.n] / np.sqrt(reduction.variances)
+        axes = coordinates.basis[:, : coordinates.n] / coordinates.sd
         if self.noise is not None:
-            scaled = back * (self.noise / reduction.scale)[:, None]
-            covariance: Array = scaled.T @ scaled
+            axes = axes * (self.noise / coordinates.scale)[:, None]
         else:
-            covariance = reduction.residual_variance * back.T @ back if reduction.n < d else 0 * back.T @ back
-        return covariance
+            axes = axes * (coordinates.noise if coordinates.n < coordinates.rank else 0.0)
+        return axes.T @ axes
 
-    def _set_fit(self, found: FactorialMixture, white: Array, noise: Array, reduction: Reduction) -> None:
+    def _set_fit(self, found: FactorialMixture, white: Array, noise: Array, coordinates: Coordinates) -> None:
         """Take the map from ties or, without, from the components as they are, less noise; in the units of X."""
         ties = None if noise.any() else tied(found, white, max_iter=self.max_iter, tol=self.tol)
         if ties is not None and ties.any:
@@ -231,7 +222,7 @@ class FactorialUnmixing(AffineModel):
         else:
             free = covariances_of(white, found)
             judged = diagonal_basis(free, rows=len(white), noise=noise if noise.any() else None)
-        loadings = judged.W / np.sqrt(reduction.variances) @ reduction.vectors[:, : reduction.n].T
+        loadings = judged.W / coordinates.sd @ coordinates.basis[:, : coordinates.n].T
         sign = np.sign(loadings[np.arange(len(loadings)), np.abs(loadings).argmax(1)])
         W = judged.W * sign[:, None]
         sizes = (white @ W.T).std(0)
@@ -248,7 +239,7 @@ class FactorialUnmixing(AffineModel):
             self.mixture_, self.ties_ = ended.model.mixture, ended.groups
         self.noise_, self.effective_rows_ = W @ noise @ W.T, found.effective_rows(white)[order]
         self.resolved_, self.blocks_ = judged.resolved, judged.blocks
-        self._set_map(W, reduction)
+        self._set_map(W / coordinates.sd, coordinates)
         if self.blocks_:
             one = len(self.blocks_[0]) == len(W)
             which = "all of them" if one else join_few([str(block) for block in self.blocks_])
@@ -259,18 +250,13 @@ class FactorialUnmixing(AffineModel):
                 stacklevel=3,
             )
 
-    def _noisy(self) -> Gaussians:
-        """Return the law of the latents of a row, noise included."""
-        values, axes = np.linalg.eigh(self.mixture_.covariances + self.noise_)
-        return Gaussians(self.mixture_.weights, self.mixture_.means, axes, np.maximum(values, 1e-300), 0.0)
+    def _noisy_mixture(self) -> Mixture:
+        """Return the distribution of the latents of a row, noise included."""
+        return Mixture(self.mixture_.weights, self.mixture_.means, self.mixture_.covariances + self.noise_)
 
-    def _log_joint(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Return log w_j p(x, j) (N, J) within the latents' subspace, and log p of what lies outside it (N,)."""
-        X = self._check_new_data(X)
-        centred = np.asarray(X - self.mean_, dtype=np.float64)
-        outside = centred @ self.residual_.T
-        rest = self.log_det_ - 0.5 * (outside**2 + np.log(2 * np.pi)).sum(1)
-        return self._noisy().log_joint(centred @ self.components_.T), rest
+    def _log_joint(self, X: FloatArray) -> Array:
+        """Return log w_j p(z, j) (N, J) of the latents of each row."""
+        return self._noisy_mixture().log_joint(self._latents(X))
 
     def _check_parameters(self) -> None:
         self._check_common_parameters()

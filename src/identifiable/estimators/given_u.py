@@ -1,4 +1,4 @@
-r"""What `IFlow` and `IVAE` share: the prior of the latents given u, and what follows from having a u.
+r"""The prior of the latents given an observed u, which `IFlow` and `IVAE` share, and the handling of u.
 
     p(z | u) = Π_i p(z_i | u),      z_i | u ~ N(0, s_i(u)²)          family "variance", k = 1, T = z²
                                               N(m_i(u), s_i(u)²)     family "gaussian", k = 2, T = (z, z²)
@@ -12,22 +12,22 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from identifiable.arrays import Array, hold_out, is_integer
+from identifiable.arrays import Array, FloatArray, hold_out
 from identifiable.data.auxiliary import KINDS, Auxiliary
 from identifiable.distributions.conditional import FEWEST_ROWS, ConditionalPrior, Family
 from identifiable.distributions.densities import log_laplace, log_normal
 from identifiable.errors import DataError, RecoveryWarning
-from identifiable.estimators.base import LatentModel
+from identifiable.estimators.base import LatentModel, resolve_device
 from identifiable.estimators.segment_unmixing import SegmentUnmixing
+from identifiable.estimators.trained import Split
 from identifiable.nets import MLP
 from identifiable.theory import Certificate, Check, Level, certify
 
@@ -89,6 +89,19 @@ class PriorGivenU(nn.Module):
             self.means.copy_(torch.as_tensor(means))
 
     @torch.no_grad()
+    def start_at_moments(self, latents: Array, codes: NDArray[np.int64]) -> None:
+        """Start a table at the moments of latents (R, N, n) in each group; variances count one extra row of 1."""
+        size = np.bincount(codes)[:, None]
+        means = np.zeros((len(latents), len(size), latents.shape[-1]))
+        scales = np.empty_like(means)
+        for r, T in enumerate(latents):
+            if self.means is not None:
+                means[r] = np.stack([np.bincount(codes, c) for c in T.T], 1) / size
+            squares = np.stack([np.bincount(codes, c) for c in ((T - means[r][codes]) ** 2).T], 1)
+            scales[r] = np.sqrt((squares + 1) / (size + 1))
+        self.start(means, scales)
+
+    @torch.no_grad()
     def rescale(self, shift: Tensor, unit: Tensor) -> None:
         """Change latents z to (z - shift) / unit, both (R, n); for "variance" and "laplace" the shift must be zero."""
         self.shift.add_(shift[:, None] * self.log_unit.exp())
@@ -96,7 +109,9 @@ class PriorGivenU(nn.Module):
 
 
 class GivenU(LatentModel):
-    """What every method with an observed u has: u itself, its prior, its groups, its certificate."""
+    """Methods with an observed u: how u is read, the prior given u, and the certificate."""
+
+    needs_u = True
 
     u_types: str | Sequence[str]
     n_groups: int | None
@@ -108,33 +123,28 @@ class GivenU(LatentModel):
     table_: bool
     conditional_prior_: ConditionalPrior | None
 
-    def __sklearn_tags__(self) -> Any:
-        """Say that u is needed."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
     def _check_given(self) -> None:
         self._check_common_parameters()
         words = isinstance(self.u_types, str) and self.u_types in KINDS
         several = not isinstance(self.u_types, str) and isinstance(self.u_types, Sequence)
         self._require("u_types", words or several, f"one of {KINDS}, or a sequence of them")
-        self._require("n_groups", self.n_groups is None or is_integer(self.n_groups, 2), "an integer >= 2 or None")
+        self._require_integers(n_groups=2, optional=True)
         self._require("family", self.family in ("auto", *FAMILIES), f"'auto' or one of {FAMILIES}")
         self._require("prior", self.prior in ("auto", "table", "net"), "'auto', 'table' or 'net'")
 
-    def _set_auxiliary(self, y: Any, rows: int) -> None:
-        self.auxiliary_ = Auxiliary.of(y, rows, self.u_types, self.n_groups)
+    def _split(self, X: Any, y: Any) -> Split:
+        """Check X and u; split rows as `hold_out` does, but never hold out a whole group of u."""
+        X, seed = self._check_training_data(X), self._seed()
+        self.auxiliary_ = Auxiliary.of(y, len(X), self.u_types, self.n_groups)
         self.table_ = self.auxiliary_.all_categorical if self.prior == "auto" else self.prior == "table"
-
-    def _hold_out(self, u: Any, rows: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Split row numbers as `hold_out` does, but hold out no group of u altogether."""
-        train, held = hold_out(rows, seed)
-        codes = self.auxiliary_.codes(u)
+        train, held = hold_out(len(X), seed)
+        codes = self.auxiliary_.codes(y)
         known = np.isin(codes[held], codes[train])
         if known.sum() < min(len(held), FEWEST_ROWS):
-            return np.arange(rows), np.arange(rows)
-        return np.union1d(train, held[~known]), held[known]
+            train = held = np.arange(len(X))
+        else:
+            train, held = np.union1d(train, held[~known]), held[known]
+        return Split(X, y, train, held, seed, resolve_device(self.device))
 
     def _linear(self, y: Array, u: Any, seed: int, *, restart: int = 0) -> SegmentUnmixing:
         """Unmix reduced rows y (N, n) linearly, given the groups of u.
@@ -167,11 +177,16 @@ class GivenU(LatentModel):
         inputs = self.auxiliary_.n_groups if self.table_ else self.auxiliary_.group_features.shape[1]
         return PriorGivenU(members, n, self.family_, inputs, table=self.table_, rng=rng)
 
-    def _u_tensor(self, u: Any, rows: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+    def _u_inputs(self, u: Any, rows: int) -> NDArray[Any]:
         """Return u as the prior takes it: numbers of values (N,), or features (N, p)."""
         values = self.auxiliary_.codes(u) if self.table_ else self.auxiliary_.features(u)
         if len(values) != rows:
             raise DataError(f"u must have one row per row of X: X has {rows}, u has {len(values)}.")
+        return values
+
+    def _u_tensor(self, u: Any, rows: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return u as a tensor that the prior takes."""
+        values = self._u_inputs(u, rows)
         return torch.as_tensor(values, device=device, dtype=torch.int64 if self.table_ else dtype)
 
     def _every_group(self, device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -180,13 +195,15 @@ class GivenU(LatentModel):
             return torch.arange(self.auxiliary_.n_groups, device=device)
         return torch.as_tensor(self.auxiliary_.group_features, device=device, dtype=dtype)
 
-    def _log_prior(self, prior: PriorGivenU, z: Tensor, u: Tensor | None) -> Tensor:
-        """Log p(z | u) of latents z (K, B, n) for u (1, B, ...), or log Σ_g w_g p(z | g) over its groups; (K, B)."""
+    def _log_prior_given(self, prior: PriorGivenU, z: Tensor, u: Tensor | None) -> Tensor:
+        """Log p(z | u) of latents z (R, B, n) for u (R, B, ...), or log Σ_g w_g p(z | g) over its groups; (R, B)."""
         if u is not None:
             return prior.log_density(z, *prior(u))
-        mean, log_scale = prior(self._every_group(z.device, z.dtype)[None])
+        every = self._every_group(z.device, z.dtype)
+        mean, log_scale = prior(every.expand(len(prior.shift), *every.shape))  # (R, G, n)
         log_w = torch.as_tensor(np.log(self.auxiliary_.weights), dtype=z.dtype, device=z.device)
-        each = [prior.log_density(z, m, s) for m, s in zip(mean[0], log_scale[0], strict=True)]
+        groups = zip(mean.split(1, dim=1), log_scale.split(1, dim=1), strict=True)
+        each = [prior.log_density(z, m, s) for m, s in groups]
         return torch.logsumexp(torch.stack(each, -1) + log_w, -1)
 
     def _draw_u(self, n_samples: int, u: Any, generator: np.random.RandomState, device: torch.device) -> Tensor:
@@ -207,40 +224,32 @@ class GivenU(LatentModel):
         self, n_samples: int = 1, u: Any = None, random_state: int | np.random.RandomState | None = None
     ) -> Array:
         """Draw latents (n_samples, n) of the learnt p(z | u), with u one value for all or one per row; or by weight."""
-        check_is_fitted(self)
-        generator = check_random_state(random_state)
+        generator = self._generator(n_samples, random_state)
         prior = copy.deepcopy(self._kept_prior).double()
         mean, log_scale = prior(self._draw_u(n_samples, u, generator, prior.shift.device)[None])
         m, s = mean[0].cpu().numpy(), np.exp(log_scale[0].cpu().numpy())
         noise = generator.laplace(size=m.shape) if self.family_ == "laplace" else generator.standard_normal(m.shape)
         return m + s * noise
 
-    def _set_law(self, z: Array, u: Any, seed: int) -> None:
-        """Estimate the law of the latents given the groups of u, and how well, for the certificate."""
-        codes = self.auxiliary_.codes(u)
+    def _set_conditional_prior(self, z: FloatArray, data: Split) -> None:
+        """Estimate the distribution of latents z of the training rows given the groups of u, for the certificate."""
+        codes, z = self.auxiliary_.codes(data.u_train), np.asarray(z, dtype=np.float64)
         enough = np.bincount(codes, minlength=self.auxiliary_.n_groups)[codes] >= FEWEST_ROWS
         self.conditional_prior_ = None
         if enough.any() and (z[enough].std(0) > 0).all():
-            try:
-                self.conditional_prior_ = ConditionalPrior.resampled(z[enough], codes[enough], self.family_, seed=seed)  # type: ignore[arg-type]
-            except DataError:  # a latent is constant in some group: nothing can be said
-                self.conditional_prior_ = None
+            with suppress(DataError):  # a latent is constant in some group: nothing can be certified
+                self.conditional_prior_ = ConditionalPrior.resampled(
+                    z[enough], codes[enough], cast(Family, self.family_), seed=data.seed
+                )
 
     def _certificate(self, observation: Any, injective: bool | None) -> Certificate:
-        """Certify what was learnt, as far as restarts agree."""
+        """Certify the learnt prior, or nothing where restarts disagree."""
         if self.conditional_prior_ is None:
             few = Check("values", "there are rows for each value of u", None, None, "fails", "Too few rows per value.")
             return Certificate(Level.NONE, Level.NONE, "", (self.stability_.check, few), (), (), None, None, True)
         return self._certified(
             certify(self.conditional_prior_, estimated=True, injective=injective, observation=observation)
         )
-
-
-def rows_of(u: Any, rows: NDArray[np.int64]) -> Any:
-    """Return these rows of u, whatever it is."""
-    if isinstance(u, list | tuple):  # rows of text and numbers, which one array could not hold
-        return [u[row] for row in rows]
-    return u.iloc[rows] if hasattr(u, "iloc") else np.asarray(u)[rows]
 
 
 def half_of_each(codes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-r"""GroupedSparse: a sparse code that is Gaussian in every component, the components of all rows being known.
+r"""GroupedSparse: a sparse code that is Gaussian in every component, where the component of each row is known.
 
 Xu et al. (2024). With labels j(x) and latents that are (degenerate) Gaussian in each component,
 
@@ -7,38 +7,38 @@ Xu et al. (2024). With labels j(x) and latents that are (degenerate) Gaussian in
     G(z) = Σ_j p_j mean_i( |skewness of z_i in j| + |excess kurtosis of z_i in j| ),     p_j the share of component j.
 
 A code that is Gaussian in every component is affine in the latents there, and the sparsest such code is a permutation
-and scaling of them. The labels make it an oracle: an upper mark for methods that must find the components themselves.
-The oracle of Xu et al. (2026, table 8) knows still more: which latents are active in each component. With these `masks`
-the summand of a latent at rest is E[z_i² | j] / Var z_i instead.
+and scaling of them. The labels make it an oracle: an upper bound for methods that must find the components themselves.
+The oracle of Xu et al. (2026, table 8) also knows which latents are active in each component. With these `masks`, the
+term of an inactive latent is E[z_i² | j] / Var z_i instead.
 """
 
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from identifiable.arrays import hold_out, is_real
+from identifiable.arrays import is_real
 from identifiable.errors import DataError
-from identifiable.estimators.base import resolve_device
-from identifiable.estimators.sparse_autoencoder import SparseAutoencoder, excess_l1
-from identifiable.nets import select_member
-from identifiable.training import Batch, Constrained, extragradient
-from identifiable.training.state import Batches
+from identifiable.estimators.sparse_autoencoder import Bottleneck, SparseAutoencoder, excess_l1
+from identifiable.estimators.trained import Split
+from identifiable.nets import as_tensor
+from identifiable.training import Batch, Constrained, History, Stage, Step
 
 LEAST_ROWS = 8  # of a component in a batch, for its moments to count
-RESTING = 1e-4  # variance within a component, as a share of a latent's own, below which it counts as at rest
+INACTIVE = 1e-4  # variance within a component, as a share of the latent's variance, below which it is inactive
 
 
 def gaussianity(z: Tensor, labels: Tensor, components: int, masks: Tensor | None = None) -> Tensor:
     """Return G(z), (R,), for codes z (R, B, n) of components labels (R, B), with masks (J, n) where these are known.
 
-    Moments are about a component's own mean. Excess kurtosis is m_4 - 3 m_2² over (m_2 + e)², which leaves a latent
-    that rests in a component alone.
+    Moments are about the mean of a component. Excess kurtosis is m_4 - 3 m_2² over (m_2 + e)², which ignores latents
+    that are inactive in a component.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def gaussianity(z: Tensor, labels: Tensor, components: int, masks: Tensor | None
 
     centred = z - torch.bmm(member, mean(z))
     variance = z.var(1, correction=0)[:, None] + 1e-12
-    standard = centred * torch.bmm(member, (mean(centred.square()) + RESTING * variance.detach()).rsqrt())
+    standard = centred * torch.bmm(member, (mean(centred.square()) + INACTIVE * variance.detach()).rsqrt())
     second, third, fourth = (mean(standard**k) for k in (2, 3, 4))
     departure = third.abs() + (fourth - 3 * second.square()).abs()
     if masks is not None:
@@ -72,7 +72,7 @@ class GroupedSparse(SparseAutoencoder):
     ----------
     n_latents : number of latents n.
     n_restarts : autoencoders trained together in one batch; their agreement is `stability_`.
-    random_state, device, verbose : as everywhere.
+    random_state, device, verbose : see :class:`LatentModel`.
     hidden, slope : layers of the encoder in multiples of n, and the slope of its leaky ReLU; the decoder mirrors them.
     gaussianity : the weight w of G. 0 leaves the labels unused, and then nothing keeps a flexible encoder from making
         any code sparse.
@@ -139,48 +139,45 @@ class GroupedSparse(SparseAutoencoder):
         self.dual_rate = dual_rate
 
     def __sklearn_tags__(self) -> Any:
-        """Say that labels are needed."""
+        """Declare that labels are needed."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Train `n_restarts` autoencoders at once on X (N, d) with components y (N,), numbers or names."""
-        self._check_parameters()
-        self._require("gaussianity", is_real(self.gaussianity, -1e-300), "a number >= 0")
-        X = self._check_training_data(X)
-        labels = self._check_labels(y, len(X))
-        seed, device = self._seed(), resolve_device(self.device)
-        train, held = hold_out(len(X), seed)
-        self._set_units(X[train])
-        module = self._build(self.n_restarts, torch.Generator().manual_seed(seed)).to(device)
-        rows = self._to_tensor(X[train], torch.float32, device)
-        masks = self._check_masks(device)
-        rng = torch.Generator(device).manual_seed(seed)
-        batches = Batches([rows, labels[train].to(device)], self.batch_size, self.n_restarts, rng)
+    def _split(self, X: Any, y: Any) -> Split:
+        """Check X and the components y (N,) of its rows, numbers or names."""
+        data = super()._split(X, y)
+        return replace(data, u=self._check_labels(y, len(data.X)))
 
-        def objective(batch: Batch) -> Constrained:
+    def _stages(self, data: Split) -> Generator[Stage, History, Bottleneck]:
+        module = self._build(self.n_restarts, data.rng()).to(data.device)
+        rows = as_tensor(self._inputs(data.X_train), data.device)
+        masks = self._check_masks(data.device)
+
+        def loss(batch: Batch, step: Step) -> Constrained:
             x, j = batch
             z = module(x)
             departure = gaussianity(z, j, len(self.classes_), masks)
             return Constrained(module.reconstruction(x, z) + self.gaussianity * departure, excess_l1(z, self.sparsity))
 
-        rates = self.learning_rate, self.dual_rate
-        self.history_ = extragradient(module, objective, batches.draw, self.max_steps, rates, self.verbose)
+        plan = self._constrained(self.max_steps, self.batch_size, (self.learning_rate, self.dual_rate))
+        labels = torch.as_tensor(data.u_train, device=data.device)
+        self.history_ = yield Stage(module, loss, [rows, labels], plan, data.seed, capture=True)
         module.freeze(lambda: module.blocks(rows))
-        latents = module.codes(self._to_tensor(X[held], torch.float32, device))
-        self.module_ = select_member(module, self._compare_restarts(latents.double().cpu().numpy()))
-        self._set_moments(X[train], X[held])
-        return self
+        return module
 
-    def _check_labels(self, y: Any, rows: int) -> Tensor:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._require("gaussianity", is_real(self.gaussianity, -1e-300), "a number >= 0")
+
+    def _check_labels(self, y: Any, rows: int) -> NDArray[np.int64]:
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None: give the component of every row.")
         labels = column_or_1d(y)
         if len(labels) != rows:
             raise DataError(f"y must hold one component per row: X has {rows}, y has {len(labels)}.")
         self.classes_, numbers = np.unique(labels, return_inverse=True)
-        return torch.as_tensor(numbers, dtype=torch.int64)
+        return numbers.astype(np.int64)
 
     def _check_masks(self, device: torch.device) -> Tensor | None:
         if self.masks is None:

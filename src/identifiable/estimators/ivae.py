@@ -8,103 +8,94 @@ Objective, the evidence lower bound (eq. 8):
 
     L = E_q(z|x,u) [log p(x | z)] - KL(q(z | x, u) || p(z | u)).
 
-Theorem 3 asks that q can be the true posterior, p(z | x, u) ∝ p(x | z) p(z | u). Here the encoder stands for the first
-factor, a Gaussian in z with mean m(x) and covariance C(x), and each latent is then drawn towards its prior (a Gaussian
-of equal moments where it is Laplace) by as much as the two are sure,
+Theorem 3 requires that q can be the true posterior, p(z | x, u) ∝ p(x | z) p(z | u). Here the encoder represents the
+first factor, a Gaussian in z with mean m(x) and covariance C(x). Each latent is then shrunk towards its prior (for
+Laplace, a Gaussian of equal moments) according to the two precisions,
 
     E z_i = m_ui + g_i (m_i(x) - m_ui),      Cov z = √g C(x) √g,      g_i = s_ui² / (s_ui² + C_ii(x)),
 
-which for a diagonal C is their product exactly. C is full, or diagonal as in the paper. A diagonal q cannot follow a
-posterior whose latents are correlated, however little noise there is, and the bound then prefers decoders with
-orthogonal Jacobians to the true one: on the paper's own data that costs more than all the rest. Without u the prior
-over all u takes its place.
+which for a diagonal C is their exact product. C is full, or diagonal as in the paper. A diagonal q cannot represent a
+posterior whose latents are correlated, however small the noise, and the bound then prefers decoders with orthogonal
+Jacobians to the true one: on the paper's data this costs more accuracy than anything else. Without u, the prior over
+all u replaces p(z | u).
 """
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import norm, qmc
 from sklearn.decomposition import FastICA
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from identifiable.algorithms.coordinates import Coordinates
 from identifiable.arrays import Array, FloatArray, is_real
 from identifiable.distributions.densities import log_normal
-from identifiable.errors import DataError
-from identifiable.estimators.autoencoder import HALF_GREY, LOG_NOISE_FLOOR, Posterior, follow
-from identifiable.estimators.base import resolve_device
-from identifiable.estimators.columns import Columns
-from identifiable.estimators.given_u import GivenU, PriorGivenU, rows_of
+from identifiable.errors import DataError, RecoveryWarning
+from identifiable.estimators.autoencoder import HALF_GREY, LOG_NOISE_FLOOR, Posterior, follow, set_noise
+from identifiable.estimators.given_u import GivenU, PriorGivenU
 from identifiable.estimators.iflow import IFlow
 from identifiable.estimators.ivae_nets import Nets
-from identifiable.estimators.sparse_unmixing import Reduction
-from identifiable.nets import Architecture, in_precision_of, select_member, set_rng
+from identifiable.estimators.trained import Split
+from identifiable.estimators.variational import VariationalAutoencoder
+from identifiable.nets import Architecture
 from identifiable.theory import Certificate
-from identifiable.training import Anneal, Batch, History, Plan, Step, minimise
+from identifiable.training import Batch, History, Plan, Stage
 
-FIRST_NOISE = 0.3  # where a learnt one starts
-FIRST_BETA, HALF = 0.1, 0.5  # weight of the divergence where a net starts at random; it is 1 after half of the training
-SURE, UNSURE = -2.0, 0.0  # log sd of the encoder's factor at the start: continuous columns or images, a few bits
-DRAWS = 32  # per row in `score`
-BLOCK = 4096  # rows that go through a net at once outside training
+FIRST_NOISE = 0.3  # initial value of a learnt noise
+FIRST_BETA = 0.1  # weight of the divergence where a net starts at random
+SURE, UNSURE = -2.0, 0.0  # initial log sd of the encoder's factor: for continuous columns or images; for a few bits
 
 
-class IVAE(Columns, GivenU):
+class IVAE(GivenU, VariationalAutoencoder):
     """Identifiable variational autoencoder: a VAE whose prior is conditioned on an observed u.
 
     Parameters
     ----------
-    n_latents : number of latents n.
-    n_restarts : autoencoders trained together in one batch; their agreement is `stability_`, the one with the best
-        held-out bound is kept.
-    random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
-    device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
-    verbose : 1 shows a progress bar on a terminal, 0 nothing.
-    family : law of a latent given u: "variance" (Gaussian, mean 0), "gaussian" (mean and variance) or "laplace"
-        (centred); "auto": "gaussian" where the means of the data change with u, else "variance".
-    prior : where its parameters come from: a "table" of the values of u or a "net" of its features; "auto": a table
-        unless some column of u is continuous.
-    u_types, n_groups : what u is, and its groups; see `Auxiliary.of`.
-    likelihood : "gaussian" (columns are standardised inside), "bernoulli" (values in [0, 1]), "logistic" (pixels in
-        {0, 1/255, ..., 1}) or "categorical" (whole numbers that name categories, column by column).
-    binarise : with "bernoulli": None takes values for probabilities, "threshold" cuts them at 1/2, "draw" draws a bit
-        for each anew at every step of training.
-    noise : standard deviation of the Gaussian noise, in those of a column (the paper: .1); None: learnt, by column.
-    posterior : "full" or "diagonal" covariance of q.
-    posterior_given_u : False: q(z | x), with the prior over all u in the place of p(z | u).
-    init : "linear": encoder and decoder start at `SegmentUnmixing`; "flow": they first learn the maps that `IFlow`
-        finds; "random". "auto": "random" with a `net`, "flow" for Gaussian columns, else "linear".
-    weights : of the terms of the bound, (a, b, c, d): reconstruction, mutual information of x and z, total correlation
-        of z, divergence of each latent's law from the prior given u, as in the authors' code (theirs: 100, 1, 0, 10).
-        The last three are estimated on batches, and q must be diagonal. None: the bound itself.
-    hidden, activation : layers of the encoder; the decoder mirrors them. Both have a linear map beside them.
-    net : a name ("mlp", "convnet", "resnet", "arch1", ...) or an `identifiable.nets.Architecture` in the place of
-        both, without linear maps; training then starts with a tenth of the divergence. With it X may hold images
-        (N, h, w) or (N, h, w, c), and images come out, too.
-    max_steps, batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
-    patience : stop after this many records (of 100) without a better held-out bound in any restart; None: never.
-    resolve : also find the linear map A that Theorem 1 leaves, by linear ICA on the sufficient statistics:
-        `independent_statistics`. Where the certificate says PS there is none to find.
-    checkpoint : a file from which an interrupted training continues exactly; an interrupted start is made again. It is
-        removed when the fit is done.
+    n_latents : int, default=2. Number of latents n.
+    n_restarts : int, default=2. Autoencoders trained in one batch. Their agreement is `stability_`; the one with the
+        best held-out bound is kept.
+    random_state, device, verbose : see :class:`LatentModel`.
+    family : {"auto", "variance", "gaussian", "laplace"}, default="auto". Distribution of a latent given u: "variance"
+        (Gaussian, mean 0), "gaussian" (mean and variance) or "laplace" (centred). "auto" uses "gaussian" where the
+        means of the data change with u, else "variance".
+    prior : {"auto", "table", "net"}, default="auto". Source of the parameters of the prior: a table of the values of u
+        or a net of its features. "auto" uses a table unless some column of u is continuous.
+    u_types, n_groups : types of the columns of u, and the number of its groups; see `Auxiliary.of`.
+    likelihood, binarise : see :class:`Columns`.
+    noise : float or None, default=None. Standard deviation of the Gaussian noise, in those of a column (the paper: .1).
+        None learns it per column.
+    posterior : {"full", "diagonal"}, default="full". Covariance of q.
+    posterior_given_u : bool, default=True. False uses q(z | x), with the prior over all u in place of p(z | u).
+    init : {"auto", "flow", "linear", "random"}, default="auto". "linear" starts encoder and decoder at
+        `SegmentUnmixing`; "flow" first trains them to the maps that `IFlow` finds. "auto" uses "random" with a `net`,
+        "flow" for Gaussian columns, else "linear".
+    weights : four floats or None, default=None. Weights (a, b, c, d) of the terms of the bound: reconstruction, mutual
+        information of x and z, total correlation of z, divergence of each latent from the prior given u, as in the
+        authors' code (100, 1, 0, 10). The last three are estimated on batches, and q must be diagonal.
+    hidden, activation : layers of the encoder; the decoder mirrors them. Both have a linear map in parallel.
+    net : see :class:`Columns`. Has no linear map; training starts with a tenth of the divergence.
+    max_steps, batch_size, learning_rate, patience, checkpoint : see :class:`Columns`.
+    resolve : bool, default=False. Also find the linear map A that Theorem 1 leaves, by linear ICA on the sufficient
+        statistics: `independent_statistics`. Not needed where the certificate says PS.
 
     Attributes
     ----------
     module_ : the kept nets.
-    auxiliary_ : `Auxiliary`, how u is read.
-    family_, table_ : what "auto" became.
+    auxiliary_ : `Auxiliary`. How u is read.
+    family_, table_ : what "auto" selected.
     noise_ : (d,) standard deviation of the decoder's noise in the units of the data; Gaussian only.
-    conditional_prior_ : `ConditionalPrior`, the law of the latents in each group of u, with bootstrap copies.
+    conditional_prior_ : `ConditionalPrior`. The distribution of the latents in each group of u, with bootstrap copies.
     restart_scores_ : (R,) bound on held-out rows.
+    kept_ : the restart that was kept.
     history_ : `History` of the training.
     stability_, fit_status_ : agreement between restarts.
-    certificate_ : `Certificate`: what is identified, and why.
+    certificate_ : `Certificate`. What is identified, and why.
 
     Examples
     --------
@@ -122,9 +113,6 @@ class IVAE(Columns, GivenU):
     """
 
     module_: Nets
-    history_: History
-    restart_scores_: Array
-    _restarts: Nets | None = None
 
     def __init__(
         self,
@@ -181,172 +169,35 @@ class IVAE(Columns, GivenU):
         self.resolve = resolve
         self.checkpoint = checkpoint
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Train on X (N, d) with the auxiliary variable y = u, (N,) or (N, m).
-
-        A tenth of the rows (1000 at most) is held out: their bound stops the training and chooses among restarts, which
-        are compared on them.
-        """
-        self._check_parameters()
-        X = self._check_rows(X)
-        self._set_auxiliary(y, len(X))
-        seed, device = self._seed(), resolve_device(self.device)
-        train, held = self._hold_out(y, len(X), seed)
-        self._set_columns(X)
-        module = self._started(X, y, train, seed, device)
-        rows, u = self._rows(X, device, np.float32), self._u_tensor(y, len(X), device)
-        members = self.n_restarts
-        seen, u_seen = (v[held].expand(members, *v[held].shape) for v in (rows, u))
-        rng = torch.Generator().manual_seed(seed)
-        noise = torch.randn((members, len(held), self.n_latents), generator=rng).to(device)
-
-        def bound(x: Tensor, u: Tensor, noise: Tensor, beta: Tensor | float = 1.0) -> Tensor:
-            q = module.posterior(x, self._pull(module, u))
-            z = q.at(noise)
-            likelihood = module.log_likelihood(x, module.decode(z))
-            if self.weights is None:
-                return likelihood - beta * module.divergence(q, u)
-            return self._weighted(module, likelihood, q, z, u, len(train))
-
-        def loss(batch: Batch, step: Step) -> Tensor:
-            x, u = self._seen(batch[0], step.rng), batch[1]
-            noise = torch.randn((*x.shape[:-1], self.n_latents), generator=step.rng, device=device)
-            return -bound(x, u, noise, step.annealed["beta"]).mean(1) / x.shape[-1]
-
-        def criterion() -> Tensor:
-            return -bound(seen, u_seen, noise).mean(1)
-
-        def prepare(batch: Batch, step: Step) -> Batch:
-            set_rng(module, step.rng)
-            return batch
-
-        first = 1.0 if self.net is None else FIRST_BETA
-        plan = Plan(
-            self.max_steps,
-            self.batch_size,
-            self._rate,
-            clip=1.0,
-            patience=self.patience,
-            criterion_from=0.0 if first == 1 else HALF,
-            anneal={"beta": Anneal(first, 1.0, until=HALF)},
-        )
-        self.history_ = minimise(
-            module,
-            loss,
-            [rows[train], u[train]],
-            plan,
-            seed=seed,
-            criterion=criterion,
-            prepare=prepare,
-            capture=self.posterior_given_u,
-            checkpoint=self.checkpoint,
-            problem=self._problem(),
-            verbose=self.verbose,
-        )
-        with torch.no_grad():
-            latents = module.posterior(seen, self._pull(module, u_seen)).mean.double().cpu().numpy()
-            self.restart_scores_ = -criterion().nan_to_num(torch.inf).double().cpu().numpy()
-        self._compare_restarts(latents)
-        self._restarts, self.module_ = module, select_member(module, int(np.argmax(self.restart_scores_)))
-        if self.checkpoint is not None:
-            Path(self.checkpoint).unlink(missing_ok=True)
-        z = np.asarray(self._means(X[train]), dtype=np.float64)  # without u: what x itself says
-        self._set_law(z, rows_of(y, train), seed)
-        if self.resolve:
-            self._set_statistics(z, seed)
-        return self
-
     def transform(self, X: ArrayLike, u: Any = None) -> FloatArray:
         """Return the posterior means (N, n_latents): of q(z | x, u) where u is given, else of q(z | x).
 
-        With u the latents are drawn towards p(z | u), without it towards their law over all u. Where the noise is small
-        beside both it makes hardly a difference; where x says little (few bits, much noise), u helps, but latents given
-        u also carry what u alone says of them.
+        With u the latents are shrunk towards p(z | u), without it towards their distribution over all u. The difference
+        is negligible where the noise is small beside both. Where x is not informative (few bits, much noise), u helps,
+        but latents given u also carry what u alone says about them.
         """
-        return self._means(self._check_new_data(X), u)
+        return self._latents(self._check_new_data(X), u)[0]
 
-    @torch.no_grad()
-    def _means(self, X: FloatArray, u: Any = None) -> FloatArray:
-        module, device = self._module_for(X)
-        given = None if u is None else self._u_tensor(u, len(X), device, module.last_layers[0].bias.dtype)
-        blocks = []
-        for start in range(0, len(X), BLOCK):
-            part = slice(start, start + BLOCK)
-            pull = self._pull(module, None if given is None else given[None, part])
-            blocks.append(module.posterior(self._rows(X[part], device)[None], pull).mean[0].cpu().numpy())
-        return np.concatenate(blocks)
+    def latents_of_restarts(self, X: ArrayLike, u: Any = None) -> FloatArray:
+        """Return the posterior means (R, N, n) of every restart. Available after `fit`; restarts are not saved."""
+        return self._latents(self._check_new_data(X), u, self._trained_restarts())
 
-    @torch.no_grad()
-    def latents_of_restarts(self, X: ArrayLike, u: Any = None) -> Array:
-        """Return the posterior means (R, N, n) of every restart, which are at hand after `fit`, and not saved."""
-        X = self._check_new_data(X)
-        module = self._restarts
-        if module is None:
-            raise DataError("The restarts are not kept in a file: fit the model to have them.")
-        bias = module.last_layers[0].bias
-        given = None if u is None else self._u_tensor(u, len(X), bias.device)
-        found = []
-        for start in range(0, len(X), BLOCK):
-            part = slice(start, start + BLOCK)
-            x = self._rows(X[part], bias.device, np.float32).expand(len(bias), -1, -1)
-            own = None if given is None else given[part].expand(len(bias), *given[part].shape)
-            found.append(module.posterior(x, self._pull(module, own)).mean.double().cpu().numpy())
-        return np.concatenate(found, 1)
-
-    @torch.no_grad()
-    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Return E[x | z], (N, d), in the units of the data; for categorical columns the most probable category."""
-        Z = self._check_latents(Z)
-        module, device = self._module_for(Z)
-        parts = [Z[i : i + BLOCK] for i in range(0, max(len(Z), 1), BLOCK)]
-        decoded = [module.decode(torch.as_tensor(z, device=device)[None]) for z in parts]
-        means = np.concatenate([module.likelihood.mean(one)[0].cpu().numpy() for one in decoded])
-        return self._observed(means, Z.dtype)
-
-    @torch.no_grad()
     def score_samples(self, X: ArrayLike, u: Any = None, *, importance: bool = False) -> FloatArray:
         """Return the evidence lower bound on log p(x | u) of each row (N,), in nats and in the units of the data.
 
         It is the mean of log p(x, z | u) / q(z | x, u) over 32 quasi-random draws of q, the same for every row, so the
         value is repeatable; where q is the posterior, it is log p(x | u) exactly. Without u it is a bound on log p(x),
-        with the prior Σ_g w_g p(z | g) over the groups g of u. `importance=True` gives the importance-weighted bound of
-        these draws, the log of the mean ratio, which is never lower (Burda et al. 2016).
+        with the prior Σ_g w_g p(z | g) over the groups g of u. `importance=True` returns the importance-weighted bound
+        of these draws, the log of the mean ratio, which is never lower (Burda et al. 2016).
         """
-        X = self._check_new_data(X)
-        module, device = self._module_for(X)
-        given = None if u is None else self._u_tensor(u, len(X), device, module.last_layers[0].bias.dtype)
-        uniform = qmc.Sobol(self.n_latents, scramble=True, seed=0).random(DRAWS)
-        noise = torch.as_tensor(norm.ppf(uniform).astype(X.dtype), device=device)[:, None]
-        blocks = []
-        for start in range(0, len(X), BLOCK // DRAWS):
-            part = slice(start, start + BLOCK // DRAWS)
-            x, own = self._rows(X[part], device)[None], None if given is None else given[None, part]
-            q = module.posterior(x, self._pull(module, own))
-            z = torch.stack([q.at(e)[0] for e in noise])  # (DRAWS, B, n)
-            decoded = module.decode(z.reshape(1, -1, self.n_latents)).reshape(DRAWS, z.shape[1], -1)
-            likelihood = module.log_likelihood(x, decoded)
-            ratio = likelihood + self._log_prior(module.prior, z, own) - q.log_density(noise)  # (DRAWS, B)
-            found = torch.logsumexp(ratio, 0) - math.log(DRAWS) if importance else ratio.mean(0)
-            blocks.append(found.cpu().numpy())
-        return np.concatenate(blocks) - X.dtype.type(np.log(self.scale_).sum())
+        return self._bounds(self._check_new_data(X), u, importance)
 
-    def score(self, X: ArrayLike, y: Any = None) -> float:
-        """Return the mean evidence lower bound of the rows of X, given y = u if there is one; higher is better."""
-        return float(np.mean(self.score_samples(X, y)))
-
-    def sample(
+    def sample(  # type: ignore[override]  # u comes second, as in `sample_latents`
         self, n_samples: int = 1, u: Any = None, random_state: int | np.random.RandomState | None = None
     ) -> FloatArray:
-        """Draw rows (n_samples, d), noise included, with u one value for all, or one per row; without, by weight."""
-        check_is_fitted(self)
-        generator = check_random_state(random_state)
-        z = self.sample_latents(n_samples, u, generator)
-        module, device = self._module_for(z)
-        rng = torch.Generator(device).manual_seed(int(generator.randint(np.iinfo(np.int32).max)))
-        with torch.no_grad():
-            decoded = module.decode(torch.as_tensor(z, device=device)[None])
-            drawn = module.likelihood.draw(decoded, rng)[0].cpu().numpy()
-        return self._observed(drawn, np.float64)
+        """Draw rows (n_samples, d). u is one value for all rows or one per row; None draws groups by their weights."""
+        generator = self._generator(n_samples, random_state)
+        return self._emit(self.sample_latents(n_samples, u, generator), generator)
 
     @property
     def noise_(self) -> Array:
@@ -358,17 +209,13 @@ class IVAE(Columns, GivenU):
         return log_noise.exp().double().cpu().numpy() * self.scale_
 
     @property
-    def _kept_prior(self) -> PriorGivenU:
-        return self.module_.prior
-
-    @property
     def certificate_(self) -> Certificate:
-        """What is identified for this fit, and why: Theorems 1 and 2 on the learnt law of the latents given u.
+        """What is identified for this fit, and why: Theorems 1 and 2 on the learnt prior given u.
 
-        That the decoder is injective is a premise.
+        Assumed: the decoder is injective.
         """
         check_is_fitted(self)
-        return self._certificate(self.likelihood, None)
+        return self._certificate(None if self.likelihood == "logistic" else self.likelihood, None)
 
     def statistics(self, X: ArrayLike, u: Any = None) -> FloatArray:
         """Return the sufficient statistics T(z) of the latents, (N, nk): z², or z and z², or |z|."""
@@ -384,17 +231,34 @@ class IVAE(Columns, GivenU):
 
     # -- the bound ------------------------------------------------------------------
 
-    def _pull(self, module: Nets, u: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return mean and log-scale of the Gaussian that multiplies the encoder's factor."""
+    @property
+    def _kept_prior(self) -> PriorGivenU:
+        return self.module_.prior
+
+    def _posterior(self, module: Nets, x: Tensor, u: Tensor | None) -> Posterior:
+        """Multiply the encoder's factor by a Gaussian: the prior given u, or one with the moments over all u."""
         if u is not None and self.posterior_given_u:
-            return module.gaussian_prior(u)
-        bias = module.last_layers[0].bias
-        every = self._every_group(bias.device, bias.dtype)
-        mean, log_scale = module.gaussian_prior(every.expand(len(bias), *every.shape))
+            return module.posterior(x, module.gaussian_prior(u))
+        every = self._every_group(x.device, x.dtype)
+        mean, log_scale = module.gaussian_prior(every.expand(len(x), *every.shape))
         w = torch.as_tensor(self.auxiliary_.weights, dtype=mean.dtype, device=mean.device)[:, None]
         centre = (w * mean).sum(1, keepdim=True)
         variance = (w * (torch.exp(2 * log_scale) + (mean - centre).square())).sum(1, keepdim=True)
-        return centre, 0.5 * variance.log()
+        return module.posterior(x, (centre, 0.5 * variance.log()))
+
+    def _log_prior(self, module: Nets, z: Tensor, x: Tensor, u: Tensor | None) -> Tensor:
+        return self._log_prior_given(module.prior, z, u)
+
+    def _divergence(self, module: Nets, q: Posterior, z: Tensor, inputs: Batch, rows: int) -> Tensor:
+        return module.divergence(q, inputs[1])
+
+    def _bound(self, module: Nets, inputs: Batch, noise: Tensor, rows: int, beta: Tensor | float = 1.0) -> Tensor:
+        if self.weights is None:
+            return super()._bound(module, inputs, noise, rows, beta)
+        x, u = inputs
+        q = self._posterior(module, x, u)
+        z = q.at(noise)
+        return self._weighted(module, module.log_likelihood(x, module.decode(z)), q, z, u, rows).mean(1)
 
     def _weighted(self, module: Nets, likelihood: Tensor, q: Posterior, z: Tensor, u: Tensor, rows: int) -> Tensor:
         """Return a log p(x|z) - b I - c TC - d Σ KL_i, the last three as in Chen et al. 2018, eq. (S4), given u."""
@@ -409,56 +273,81 @@ class IVAE(Columns, GivenU):
         prior = module.prior.log_density(z, *module.prior(u))
         return a * likelihood - b * (conditional - joint) - c * (joint - marginals) - d * (marginals - prior)
 
-    # -- the start ------------------------------------------------------------------
+    @property
+    def _first_beta(self) -> float:
+        return 1.0 if self.net is None else FIRST_BETA
 
-    def _started(self, X: FloatArray, y: Any, train: NDArray[np.int64], seed: int, device: torch.device) -> Nets:
-        """Build the nets at their start."""
-        start, own = self._init, rows_of(y, train)
-        e = self._rows(X[train], torch.device("cpu"), np.float64).numpy()
-        reduction = Reduction.of(e, self.n_latents)
-        if reduction.n < self.n_latents:
+    @property
+    def _capture(self) -> bool:
+        return self.posterior_given_u
+
+    def _draw_latents(self, size: int, generator: np.random.RandomState) -> Array:
+        return self.sample_latents(size, None, generator)
+
+    # -- initialisation -------------------------------------------------------------
+
+    def _initialise(self, data: Split) -> Generator[Stage, History, Nets]:
+        """Start at random, at a linear unmixing, or at the maps of a flow."""
+        init = self._init
+        e: Array = self._inputs(data.X_train.astype(np.float64)).astype(np.float64)
+        coordinates = Coordinates.fit(e, self.n_latents)
+        if coordinates.n < self.n_latents:
             raise DataError(
-                f"There are at most as many latents as X has rank: n_latents={self.n_latents}, rank={reduction.n}, "
+                f"n_latents must be at most the rank of X. Got n_latents={self.n_latents}, rank={coordinates.n}, "
                 f"n_features={self.n_features_in_}. Lower n_latents."
             )
-        reduced = reduction.reduce(e)
-        needed = self.n_restarts if start != "random" else int(self.family == "auto")
-        linear = [self._linear(reduced, own, seed, restart=r) for r in range(needed)]  # the first sets the family
+        y = coordinates.project(e)[0]
+        needed = self.n_restarts if init != "random" else int(self.family == "auto")
+        linear = [self._linear(y, data.u_train, data.seed, restart=r) for r in range(needed)]  # the first sets family_
         self.family_ = self.family_ if linear else self.family
-        module = self._build(self.n_restarts, torch.Generator().manual_seed(seed))
+        module = self._build(self.n_restarts, data.rng())
         module.widen(SURE if self.likelihood == "gaussian" or self.net is not None else UNSURE)
         if self.likelihood == "gaussian" and module.log_noise is not None:
             with torch.no_grad():
                 module.log_noise.fill_(math.log(self.noise if self.noise is not None else FIRST_NOISE))
             module.log_noise.requires_grad_(self.noise is None)
-        if start == "random":
-            return module.to(device)
-        T = np.stack([np.asarray(one.transform(reduced), dtype=np.float64) for one in linear])
+        if init == "random":
+            return module.to(data.device)
+        T = np.stack([np.asarray(one.transform(y), dtype=np.float64) for one in linear])
         self._start_linear(module, e, T)
         module.prior.start(np.stack([one.means_ for one in linear]), np.stack([one.scales_ for one in linear]))
-        module = module.to(device)
-        begun = self.checkpoint is not None and Path(self.checkpoint).exists()  # it holds better nets than the start
-        if start == "flow" and not begun:
-            flow = IFlow(
-                self.n_latents,
-                n_restarts=self.n_restarts,
-                random_state=seed,
-                device=str(device),
-                verbose=self.verbose,
-                family=self.family_,
-                u_types="categorical",
-                max_steps=max(1, self.max_steps // 2),
-            )
-            codes, vary = self.auxiliary_.codes(own), np.ptp(X[train], axis=0) > 0
-            latents = flow.latents_of_restarts(X[train][:, vary], codes)
-            failed = ~np.isfinite(latents).all((1, 2))
-            latents[failed] = T[failed]  # a flow that failed leaves the linear start
-            self._follow(module, e, latents, codes, seed, device)
+        module = module.to(data.device)
+        resumed = self.checkpoint is not None and Path(self.checkpoint).exists()  # it holds better nets than the start
+        if init == "flow" and not resumed:
+            yield from self._follow_flow(module, e, T, data)
         return module
+
+    def _follow_flow(self, module: Nets, e: Array, T: Array, data: Split) -> Generator[Stage, History, None]:
+        """Train encoder and decoder to the maps of `IFlow`; a table starts at the moments of its latents by group."""
+        codes, vary = self.auxiliary_.codes(data.u_train), np.ptp(data.X_train, axis=0) > 0
+        flow = IFlow(
+            self.n_latents,
+            n_restarts=self.n_restarts,
+            random_state=data.seed,
+            device=str(data.device),
+            verbose=self.verbose,
+            family=self.family_,
+            u_types="categorical",
+            max_steps=max(1, self.max_steps // 2),
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RecoveryWarning)
+            flow.fit(data.X_train[:, vary], codes)
+        latents = np.asarray(flow.latents_of_restarts(data.X_train[:, vary]), dtype=np.float64)
+        failed = ~np.isfinite(latents).all((1, 2))
+        latents[failed] = T[failed]  # a flow that failed leaves the linear start
+        centre = latents.mean(1, keepdims=True) if self.family_ == "gaussian" else 0.0
+        latents = (latents - centre) / latents.std(1, keepdims=True)
+        if self.table_:
+            module.prior.start_at_moments(latents, codes)
+        plan = Plan(max(1, self.max_steps // 2), self.batch_size, self._rate, clip=5.0)
+        rows, own = (torch.as_tensor(v, dtype=torch.float32, device=data.device) for v in (e, latents))
+        yield follow(module, rows, own, plan, data.seed)
+        set_noise(module, rows, own)
 
     @property
     def _init(self) -> str:
-        """What "auto" becomes."""
+        """What "auto" selects."""
         if self.init != "auto":
             return self.init
         return "random" if self.net is not None else "flow" if self.likelihood == "gaussian" else "linear"
@@ -486,28 +375,11 @@ class IVAE(Columns, GivenU):
         module.out.copy_(torch.as_tensor(B))
         decoder.bias.copy_(torch.as_tensor(bias))
 
-    def _follow(
-        self, module: Nets, e: Array, latents: Array, codes: NDArray[np.int64], seed: int, device: torch.device
-    ) -> None:
-        """Train encoder and decoder to be the maps from x to these latents (R, N, n), and back.
-
-        A table starts at their moments in each group, variances with a row of their own, of 1.
-        """
-        centre = latents.mean(1, keepdims=True) if self.family_ == "gaussian" else 0.0
-        latents = (latents - centre) / latents.std(1, keepdims=True)
-        if module.prior.log_scales is not None:
-            size = np.bincount(codes)[:, None]
-            for r, T in enumerate(latents):
-                mean = np.stack([np.bincount(codes, c) for c in T.T], 1) / size
-                mean = mean if self.family_ == "gaussian" else np.zeros_like(mean)
-                squares = np.stack([np.bincount(codes, c) for c in ((T - mean[codes]) ** 2).T], 1)
-                with torch.no_grad():
-                    module.prior.log_scales[r] = torch.as_tensor(0.5 * np.log((squares + 1) / (size + 1)))
-                    if module.prior.means is not None:
-                        module.prior.means[r] = torch.as_tensor(mean)
-        plan = Plan(max(1, self.max_steps // 2), self.batch_size, self._rate, clip=5.0)
-        rows, own = (torch.as_tensor(v, dtype=torch.float32, device=device) for v in (e, latents))
-        follow(module, rows, own, plan, seed=seed, verbose=self.verbose)
+    def _set_results(self, data: Split) -> None:
+        z = self._latents(data.X_train)[0]  # without u: what x itself says
+        self._set_conditional_prior(z, data)
+        if self.resolve:
+            self._set_statistics(z.astype(np.float64), data.seed)
 
     def _set_statistics(self, z: Array, seed: int) -> None:
         """Unmix T(z) linearly: by its skewness where it is bounded below, which has no false optimum for n = 2."""
@@ -531,31 +403,20 @@ class IVAE(Columns, GivenU):
             rng=rng,
         )
 
-    def _module_for(self, rows: FloatArray) -> tuple[Nets, torch.device]:
-        """Return the fitted nets in the precision of the rows: float64 in, float64 all the way."""
-        module = in_precision_of(self.module_, rows)
-        return module, next(module.parameters()).device
-
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         self._check_given()
-        self._check_nets()
-        self._require("noise", self.noise is None or is_real(self.noise, 0), "None or a number > 0")
+        self._require_positive("noise", optional=True)
         self._require("posterior", self.posterior in ("full", "diagonal"), "'full' or 'diagonal'")
-        self._require("posterior_given_u", isinstance(self.posterior_given_u, bool), "True or False")
-        self._require("resolve", isinstance(self.resolve, bool), "True or False")
+        self._require_bools("posterior_given_u", "resolve")
         starts = ("auto", "flow", "linear", "random") if self.likelihood == "gaussian" else ("auto", "linear", "random")
         self._require("init", self.init in starts, f"one of {starts} with likelihood={self.likelihood!r}")
         if self.net is not None:
             self._require("init", self._init == "random", "'auto' or 'random' when a net is given")
-        four = (
-            isinstance(self.weights, Sequence)
-            and len(self.weights) == 4
-            and all(is_real(w, -1e-9) for w in self.weights)
-        )
-        weighted = four and self.posterior == "diagonal"
-        self._require(
-            "weights", self.weights is None or weighted, "None, or four numbers >= 0 and posterior='diagonal' with them"
-        )
+        if self.weights is not None:
+            four = isinstance(self.weights, Sequence) and len(self.weights) == 4
+            valid = four and all(is_real(w, -1e-9) for w in self.weights) and self.posterior == "diagonal"
+            self._require("weights", valid, "None, or four numbers >= 0 and posterior='diagonal' with them")
 
 
 def statistics_of(z: NDArray[Any], family: str) -> NDArray[Any]:

@@ -1,13 +1,13 @@
 r"""MFCVAE: several hidden clusters at once, each behind a facet of the latents.
 
-Model (Falck et al. 2021), with decoder f and J facets z = (z_1, ..., z_J), each with a mixture of its own:
+Model (Falck et al. 2021), with decoder f and J facets z = (z_1, ..., z_J), each with its own mixture:
 
     u_j ~ Cat(w_j),   z_j | u_j ~ N(μ_j,u_j, diag σ_j,u_j²)  for j = 1..J, independent,    x | z ~ p(x; f(z)).
 
-p(z) is a mixture with a component for every choice of u_1, ..., u_J. `_mixture_vae` has the bound.
+p(z) is a mixture with a component for every choice of u_1, ..., u_J. `mixture_vae` has the bound.
 
-Trained progressively, facets open one after the other: a closed one, multiplied by a gate of 0, tells the decoder
-nothing and costs nothing, so the first facets take what explains most of x.
+In progressive training, facets open one after the other. A closed facet is multiplied by a gate of 0 and does not enter
+the bound, so the first facets learn what explains most of x.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from identifiable.arrays import FloatArray, is_integer
@@ -33,23 +32,21 @@ OPENING = 0.1  # share of the training in which a facet opens
 
 
 class MFCVAE(MixtureVAE):
-    """Multi-facet clustering variational autoencoder: rows fall into clusters in several ways at once.
+    """Multi-facet clustering variational autoencoder: several clusterings of the rows at once.
 
     Parameters
     ----------
-    n_latents : number of latents n, of all facets together.
-    n_components : clusters of every facet, or one number for each; fewer where rows are few.
-    facets : number of facets, which share the latents as evenly as they can, the first getting more; or how many
-        latents each has. One facet is `VaDE`.
-    n_restarts : autoencoders trained together in one batch; their agreement is `stability_`, the one with the best
-        held-out bound is kept.
-    random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
-    device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
-    verbose : 1 shows a progress bar on a terminal, 0 nothing.
-    progressive : open the facets one after the other, over the first 0.7 of training.
-    bound, first_beta, start, pretrain_steps, posterior, likelihood, binarise, hidden, activation, net, max_steps,
-        batch_size, learning_rate, patience, checkpoint : as in `VaDE`. With several facets q is diagonal, and no flow
-        is a start.
+    n_latents : int, default=10. Number of latents n of all facets together.
+    n_components : int or sequence, default=25. Clusters of every facet, or one number for each; few rows allow fewer.
+    facets : int or sequence, default=2. Number of facets, which share the latents evenly (the first get the surplus),
+        or the number of latents of each. One facet is `VaDE`.
+    n_restarts : int, default=4. Autoencoders trained in one batch. Their agreement is `stability_`; the one with the
+        best held-out bound is kept.
+    random_state, device, verbose : see :class:`LatentModel`.
+    progressive : bool, default=False. Open the facets one after the other, over the first 0.7 of training.
+    bound, first_beta, init, pretrain_steps, posterior, learning_rate : see `VaDE`. With several facets q is diagonal,
+        and init="flow" is not available.
+    likelihood, binarise, hidden, activation, net, max_steps, batch_size, patience, checkpoint : see :class:`Columns`.
 
     Attributes
     ----------
@@ -133,7 +130,7 @@ class MFCVAE(MixtureVAE):
 
     @property
     def mixtures_(self) -> tuple[Mixture, ...]:
-        """The learnt law of every facet."""
+        """The learnt distribution of every facet."""
         check_is_fitted(self)
         return tuple(self._mixture(j) for j in range(len(self.n_components_)))
 
@@ -159,12 +156,11 @@ class MFCVAE(MixtureVAE):
         facet: int | None = None,
         component: int | None = None,
     ) -> FloatArray:
-        """Draw n_samples observations, the noise of p(x | z) included.
+        """Draw n_samples observations with the noise of p(x | z).
 
-        With `component` all of them are in this cluster of the facet (0 unless one is named); the other facets vary.
+        With `component`, all of them belong to this cluster of `facet` (default: 0); the other facets vary.
         """
-        check_is_fitted(self)
-        generator = check_random_state(random_state)
+        generator = self._generator(n_samples, random_state)
         facet = 0 if facet is None else facet
         if not (is_integer(facet, 0) and facet < len(self.n_components_)):
             raise DataError(f"facet must lie between 0 and {len(self.n_components_) - 1}. Got {facet!r}.")
@@ -213,7 +209,7 @@ class MFCVAE(MixtureVAE):
         K = self.n_components
         each = isinstance(K, Sequence) and len(K) == count and all(is_integer(k, 1) for k in K)
         self._require("n_components", each or is_integer(K, 1), f"an integer >= 1, or {count} of them")
-        self._require("progressive", isinstance(self.progressive, bool), "True or False")
+        self._require_bools("progressive")
         if count != 1:
             starts = ("auto", "autoencoder", "linear", "random")
             self._require("init", self.init in starts, f"one of {starts} with several facets")
@@ -221,7 +217,7 @@ class MFCVAE(MixtureVAE):
 
 
 def opened(facet: int, facets: int, fraction: float) -> float:
-    """Return the gate of a facet when this share of the training is done: 0 closed, 1 open. The first always is.
+    """Return the gate of a facet at this share of the training: 0 closed, 1 open. The first facet is always open.
 
     >>> [opened(1, 2, fraction) for fraction in (0.0, 0.35, 0.4, 1.0)]
     [0.0, 0.5, 1.0, 1.0]

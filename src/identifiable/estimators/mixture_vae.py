@@ -1,4 +1,4 @@
-r"""A variational autoencoder whose prior is a Gaussian mixture, or a product of several: what VaDE and MFCVAE share.
+r"""A variational autoencoder whose prior is a Gaussian mixture, or a product of several; VaDE and MFCVAE share it.
 
 Latents are cut into facets z = (z_1, ..., z_J), each with a hidden cluster u_j and a learnt diagonal mixture
 
@@ -22,44 +22,47 @@ which is higher: log Σ exp is convex, so E log Σ_k e^a_k >= log Σ_k e^(E a_k)
 import math
 import warnings
 from abc import abstractmethod
+from collections.abc import Generator
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+from scipy.linalg import block_diag
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from identifiable.algorithms.factorial import moments
-from identifiable.arrays import Array, FloatArray, hold_out, is_integer, is_real
+from identifiable.arrays import Array, FloatArray, hold_out, is_integer
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError, RecoveryWarning
 from identifiable.estimators.autoencoder import Autoencoder, Likelihood, Posterior
 from identifiable.estimators.gmm_flow import DEPTH, FLATTEST, ROWS_PER_COMPONENT, GMMFlow
-from identifiable.estimators.variational import BLOCK, VariationalAutoencoder, _blocks
-from identifiable.flows.flows import SmoothLeakyFlow
-from identifiable.nets import Architecture, select_members
+from identifiable.estimators.trained import BLOCK, Split
+from identifiable.estimators.variational import VariationalAutoencoder
+from identifiable.nets import Architecture, as_tensor, select_members
 from identifiable.priors.mixture import MixtureBase
 from identifiable.theory import Certificate, Decoder, full_rank
-from identifiable.training import Batch, Plan, Step, minimise
+from identifiable.training import Batch, History, Loss, Plan, Stage, Step
 
 BOUNDS = "single-sample", "factorised"
 STARTS = "auto", "flow", "autoencoder", "linear", "random"
-MOST_FLOWN = 20  # latents up to which a flow is the start
+MOST_FLOWN = 20  # latents up to which "auto" starts at a flow
 FULL = 10  # latents up to which "auto" gives the posterior a full covariance
 MIXTURE_ROWS, EM_STEPS, EM_TRIES = 20_000, 60, 5  # rows that a mixture starts from, steps of EM and how often
 FLOW_STEPS = 4000
-RATE, RATE_AFTER_FLOW = 2e-3, 3e-5  # the noise is then small, and so must steps be
-LEAST_NOISE = 3e-3  # that training starts with after a flow
+RATE, RATE_AFTER_FLOW = 2e-3, 3e-5  # after a flow the noise is small, and steps must be small too
+LEAST_NOISE = 3e-3  # at which training starts after a flow
 FIRST_BETA = 0.1
-NARROW = 0.1  # log of q's standard deviation after the autoencoder, beside that of the latents: log of this share
-FLAT = 1e-10  # variance of a direction, beside the largest, below which rows do not vary along it
-PULL = 1e-3  # on the latents of the autoencoder towards zero, which gives them a scale
+NARROW = 0.1  # standard deviation of q after the autoencoder, as a share of that of the latents
+DEGENERATE = 1e-10  # variance of a direction, as a share of the largest, below which rows do not vary along it
+PULL = 1e-3  # weight of the pull of the latents of the autoencoder to zero, which fixes their scale
 
 
 class Facet(NamedTuple):
-    """A part of the latents with a mixture of its own."""
+    """A part of the latents with its own mixture."""
 
     latents: slice
     components: int
@@ -96,7 +99,7 @@ class MixtureAutoencoder(Autoencoder):
         return super().decode(z * self.gate)
 
     def xavier(self, rng: torch.Generator) -> None:
-        """Draw means and log-variances uniformly, as wide as a layer from components to latents would be."""
+        """Draw means and log-variances uniformly, with the width of a layer from components to latents."""
         with torch.no_grad():
             for base in self.bases:
                 assert isinstance(base, MixtureBase)
@@ -106,7 +109,7 @@ class MixtureAutoencoder(Autoencoder):
 
 
 class MixtureVAE(VariationalAutoencoder):
-    """What VaDE and MFCVAE share: the bound, the start, clusters and samples, facet by facet."""
+    """The bound, the initialisation, clusters and samples, facet by facet."""
 
     bound: str
     first_beta: float | None
@@ -121,7 +124,7 @@ class MixtureVAE(VariationalAutoencoder):
 
     @abstractmethod
     def _facets(self) -> tuple[Facet, ...]:
-        """Return the parts of the latents, and how many components each has."""
+        """Return the parts of the latents with their numbers of components."""
 
     @property
     def _first_beta(self) -> float:
@@ -131,8 +134,8 @@ class MixtureVAE(VariationalAutoencoder):
 
     # -- the bound --------------------------------------------------------------------
 
-    def _divergence(self, module: MixtureAutoencoder, q: Posterior, z: Tensor, x: Tensor, rows: int) -> Tensor:
-        """KL(q || p(z)), where a closed facet counts nothing: there q may be p."""
+    def _divergence(self, module: MixtureAutoencoder, q: Posterior, z: Tensor, inputs: Batch, rows: int) -> Tensor:
+        """KL(q || p(z)); a closed facet does not count, because q may equal p there."""
         if self.bound == "single-sample":
             each = [torch.logsumexp(joint, -1) for joint in _joint(module, z)]
         else:
@@ -142,19 +145,19 @@ class MixtureVAE(VariationalAutoencoder):
             return -q.entropy - each[0]
         value = torch.zeros_like(each[0])
         for log_p, (_, part) in zip(each, _parts(module), strict=True):
-            # q factorises over facets, so each has an entropy of its own.
+            # q factorises over facets, so each facet has its own entropy.
             own = Posterior(q.mean[..., part], q.log_sd[..., part], None).entropy
             value = value - module.gate[:, :, part.start] * (own + log_p)
         return value
 
-    def _log_prior(self, module: MixtureAutoencoder, z: Tensor, x: Tensor) -> Tensor:
+    def _log_prior(self, module: MixtureAutoencoder, z: Tensor, x: Tensor, u: Tensor | None = None) -> Tensor:
         return torch.stack([torch.logsumexp(joint, -1) for joint in _joint(module, z)]).sum(0)
 
-    # -- the start --------------------------------------------------------------------
+    # -- initialisation -----------------------------------------------------------------
 
     @property
     def _init(self) -> str:
-        """What "auto" becomes."""
+        """What "auto" selects."""
         if self.init != "auto":
             return self.init
         table = self.likelihood == "gaussian" and self.net is None and len(self._facets()) == 1
@@ -172,30 +175,30 @@ class MixtureVAE(VariationalAutoencoder):
             return self.pretrain_steps
         return FLOW_STEPS if self._init == "flow" else self.max_steps
 
-    def _started(self, X: FloatArray, seed: int, device: torch.device) -> MixtureAutoencoder:
+    def _initialise(self, data: Split) -> Generator[Stage, History, MixtureAutoencoder]:
+        """Start at random, at the maps of a flow, or at an autoencoder trained without a prior."""
+        X, rng = data.X_train, data.rng()
         self.n_rows_ = len(X)
         fewest = ROWS_PER_COMPONENT * (self.n_latents + 1)
-        rows = len(hold_out(len(X), seed)[0]) if self._init == "flow" else len(X)  # a flow holds out some of its own
+        rows = len(hold_out(len(X), data.seed)[0]) if self._init == "flow" else len(X)  # a flow holds out some rows too
         self.n_components_ = tuple(max(1, min(one.components, rows // fewest)) for one in self._facets())
-        rng = torch.Generator().manual_seed(seed)
         module = self._build(self.n_restarts, rng)
         module.xavier(rng)
-        module = module.to(device)
-        if self.checkpoint is not None and Path(self.checkpoint).exists():
-            return module  # the file holds better nets than any start
-        if self._init == "flow":
-            self._start_at_flow(module, X, seed, device)
-        elif self._init in ("autoencoder", "linear"):
-            self._start_at_autoencoder(module, X, seed, device, rng)
+        module = module.to(data.device)
+        resumed = self.checkpoint is not None and Path(self.checkpoint).exists()  # it holds better nets than any start
+        if self._init == "flow" and not resumed:
+            yield from self._start_at_flow(module, data)
+        elif self._init in ("autoencoder", "linear") and not resumed:
+            yield from self._start_at_autoencoder(module, data, rng)
         return module
 
-    def _start_at_flow(self, module: MixtureAutoencoder, X: FloatArray, seed: int, device: torch.device) -> None:
-        """Find the latents by exact likelihood first: nets start at the maps and the mixture of `GMMFlow`."""
+    def _start_at_flow(self, module: MixtureAutoencoder, data: Split) -> Generator[Stage, History, None]:
+        """Copy the maps and the mixture that `GMMFlow` finds; then train the covariance of q alone."""
         flow = GMMFlow(
             self.n_latents,
             n_restarts=self.n_restarts,
-            random_state=seed,
-            device=str(device),
+            random_state=data.seed,
+            device=str(data.device),
             verbose=self.verbose,
             n_components=self.n_components_[0],
             full_covariance_steps=self._pretrain_steps,
@@ -203,37 +206,37 @@ class MixtureVAE(VariationalAutoencoder):
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)
-            flow.fit(X)
-        self._take_over(module, flow)
-        rows = self._rows(X, device, np.float32)
+            flow.fit(data.X_train)
+        self._copy_flow(module, flow)
+        rows = as_tensor(self._inputs(data.X_train), data.device)
         module.eval()
+        assert module.log_noise is not None
         with torch.no_grad():
             some = rows[:BLOCK].expand(self.n_restarts, -1, -1)
             error = (module.decode(module.encode(some).mean) - some).square().mean(1, keepdim=True).sqrt()
-            assert module.log_noise is not None
             module.log_noise.copy_(error.log().clamp(min=math.log(LEAST_NOISE)))
-        found = [p for part in (module.bent_in, module.bent_out, module.bases) for p in part.parameters()]  # type: ignore[union-attr]
-        for parameter in found:
-            parameter.requires_grad_(False)  # first learn how sure x is of z
+        fixed = [p for part in (module.bent_in, module.bent_out, module.bases) for p in part.parameters()]  # type: ignore[union-attr]
 
         def loss(batch: Batch, step: Step) -> Tensor:
-            noise = torch.randn((*batch[0].shape[:-1], module.n), generator=step.rng, device=device)
-            return -self._bound(module, batch[0], noise, len(rows)) / batch[0].shape[-1]
+            noise = torch.randn((*batch[0].shape[:-1], module.n), generator=step.rng, device=data.device)
+            return -self._bound(module, batch, noise, len(rows)) / batch[0].shape[-1]
 
-        plan = Plan(max(1, self._pretrain_steps // 2), self.batch_size, self._rate, clip=1.0)
-        prepare = self._prepare(module, plan.steps)
-        minimise(module, loss, [rows], plan, seed=seed, prepare=prepare, capture=True, verbose=self.verbose)
-        for parameter in found:
+        for parameter in fixed:
+            parameter.requires_grad_(False)
+        yield self._pretraining(module, loss, rows, max(1, self._pretrain_steps // 2), data.seed)
+        for parameter in fixed:
             parameter.requires_grad_(True)
 
+    def _pretraining(self, module: MixtureAutoencoder, loss: Loss, rows: Tensor, steps: int, seed: int) -> Stage:
+        plan = Plan(steps, self.batch_size, self._rate, clip=1.0)
+        return Stage(module, loss, [rows], plan, seed, prepare=self._prepare(module, steps), capture=True)
+
     @torch.no_grad()
-    def _take_over(self, module: MixtureAutoencoder, flow: GMMFlow) -> None:
-        """Let encoder and decoder be the maps of the flow and its inverse; nets add nothing at first."""
-        assert flow._restarts is not None
+    def _copy_flow(self, module: MixtureAutoencoder, flow: GMMFlow) -> None:
+        """Set encoder and decoder to the maps of the flow and its inverse; the nets add nothing at first."""
         likely = flow.restart_scores_
-        best = int(np.argmax(likely))  # takes the place of a restart that failed
+        best = int(np.argmax(likely))  # replaces a restart that failed
         kept = select_members(flow._restarts, [r if np.isfinite(likely[r]) else best for r in range(len(likely))])
-        assert isinstance(kept.flow, SmoothLeakyFlow)
         assert module.bent_in is not None
         assert module.bent_out is not None
         assert module.into is not None
@@ -241,14 +244,15 @@ class MixtureVAE(VariationalAutoencoder):
         module.bases[0].load_state_dict(kept.base.state_dict())
         module.bent_in.copy_from(kept.flow)
         module.bent_out.copy_from(kept.flow, inverse=True)
-        # The flow has its own mean and scale of the columns: some rows were held out.
-        scale, shift = self.scale_ / flow.scale_, (self.mean_ - flow.mean_) / flow.scale_
-        inwards = flow.vectors_ / flow.sizes_
-        module.into.copy_(torch.as_tensor(scale[:, None] * inwards))
+        # The flow standardises the columns by its own training rows: e -> (e scale + shift) in its units.
+        c = flow.coordinates_
+        scale, shift = self.scale_ / c.scale, (self.mean_ - c.mean) / c.scale
+        V = c.basis[:, : c.n]
+        module.into.copy_(torch.as_tensor(scale[:, None] * (V / c.sd)))
         module.bent_in.bias[:, 0] += (
-            torch.as_tensor(shift @ inwards).to(module.into)[None] @ module.bent_in.weight[:, 0]
+            torch.as_tensor(shift @ (V / c.sd)).to(module.into)[None] @ module.bent_in.weight[:, 0]
         )
-        module.out.copy_(torch.as_tensor((flow.vectors_ * flow.sizes_).T / scale))
+        module.out.copy_(torch.as_tensor((V * c.sd).T / scale))
         encoder, decoder = module.last_layers
         for layer in (encoder, decoder):
             layer.weight.zero_()
@@ -256,13 +260,13 @@ class MixtureVAE(VariationalAutoencoder):
         decoder.bias.copy_(torch.as_tensor(-shift / scale))
 
     def _start_at_autoencoder(
-        self, module: MixtureAutoencoder, X: FloatArray, seed: int, device: torch.device, rng: torch.Generator
-    ) -> None:
-        """Train without a prior, then fit a mixture to the latents, for every restart its own.
+        self, module: MixtureAutoencoder, data: Split, rng: torch.Generator
+    ) -> Generator[Stage, History, None]:
+        """Train without a prior; then fit a mixture to the latents of every restart.
 
-        With init="linear" the latents are to be the principal components, of unit variance.
+        With init="linear", the latents are pulled to the principal components, with unit variance.
         """
-        rows = self._rows(X, device, np.float32)
+        rows = as_tensor(self._inputs(data.X_train), data.device)
         linear = _principal(rows, module.n) if self._init == "linear" else None
 
         def loss(batch: Batch, step: Step) -> Tensor:
@@ -274,11 +278,9 @@ class MixtureVAE(VariationalAutoencoder):
                 return error + (z - (x - centre) @ vectors).square().mean((1, 2))
             return error + PULL * z.square().mean((1, 2))
 
-        plan = Plan(self._pretrain_steps, self.batch_size, self._rate, clip=1.0)
-        prepare = self._prepare(module, plan.steps)
-        minimise(module, loss, [rows], plan, seed=seed, prepare=prepare, capture=True, verbose=self.verbose)
-        some = X[np.random.default_rng(seed).permutation(len(X))[:MIXTURE_ROWS]]
-        z = torch.as_tensor(self._of_restarts(module, some), dtype=torch.float32, device=device)
+        yield self._pretraining(module, loss, rows, self._pretrain_steps, data.seed)
+        some = data.X_train[np.random.default_rng(data.seed).permutation(len(rows))[:MIXTURE_ROWS]]
+        z = torch.as_tensor(self._latents(some, module=module), dtype=torch.float32, device=data.device)
         z = z.nan_to_num(0.0, 0.0, 0.0)
         for base, part in _parts(module):
             base.learn(z[..., part], steps=EM_STEPS, rng=rng, tries=EM_TRIES)
@@ -286,36 +288,26 @@ class MixtureVAE(VariationalAutoencoder):
 
     # -- what a fit gives ---------------------------------------------------------------
 
-    def _look_at(self, X: FloatArray) -> None:
-        self.free_mixtures_ = self._as_they_are(X)
-
     def mixtures_of_restarts(self, facet: int = 0) -> tuple[Mixture, ...]:
-        """Return the mixture that every restart has learnt, at hand after `fit`, and not saved."""
-        check_is_fitted(self)
-        if self._restarts is None:
-            raise DataError("The restarts are not kept in a file: fit the model to have them.")
-        base = cast(MixtureAutoencoder, self._restarts).bases[facet]
-        return tuple(cast(MixtureBase, base).mixture(r) for r in range(self.n_restarts))
+        """Return the mixture that every restart has learnt. Available after `fit`; restarts are not saved to files."""
+        base = cast(MixtureBase, self._trained_restarts().bases[facet])
+        return tuple(base.mixture(r) for r in range(self.n_restarts))
 
     def _cluster_probabilities(self, X: ArrayLike, facet: int) -> FloatArray:
         """q(u | x) of eq. (5), (N, K), components as numbered in the mixture."""
         X = self._check_new_data(X)
         if not 0 <= facet < len(self.n_components_):
             raise DataError(f"facet must lie between 0 and {len(self.n_components_) - 1}. Got {facet}.")
-        order = np.argsort(-self._weights(facet), kind="stable")
-        return np.concatenate([self._memberships(x)[facet] for x in _blocks(X)])[:, order]
+        return self._memberships(X, facet)[:, cast(MixtureBase, self.module_.bases[facet]).order()]
 
-    @torch.no_grad()
-    def _memberships(self, X: FloatArray) -> list[NDArray[Any]]:
-        module, device = self._module_for(X)
-        q = module.encode(self._rows(X, device)[None])
-        joint = [base.expected(q.mean[..., part], q.variance[..., part]) for base, part in _parts(module)]
-        return [torch.softmax(one, -1)[0].cpu().numpy() for one in joint]
+    def _memberships(self, X: FloatArray, facet: int) -> FloatArray:
+        """Return q(u | x) of checked rows (N, K), components as numbered in the module."""
 
-    def _weights(self, facet: int) -> Array:
-        base = self.module_.bases[facet]
-        assert isinstance(base, MixtureBase)
-        return torch.softmax(base.logits[0].detach().double(), -1).cpu().numpy()
+        def memberships(module: MixtureAutoencoder, x: Tensor) -> Tensor:
+            q, (base, part) = module.encode(x), _parts(module)[facet]
+            return torch.softmax(base.expected(q.mean[..., part], q.variance[..., part]), -1)
+
+        return self._apply(memberships, self._inputs(X))[0]
 
     def _mixture(self, facet: int) -> Mixture:
         check_is_fitted(self)
@@ -330,41 +322,36 @@ class MixtureVAE(VariationalAutoencoder):
 
     def _draw_facet(self, size: int, facet: int, component: int | None, generator: np.random.RandomState) -> Array:
         """Draw z_j, (size, n_j), from its mixture or from one of its components."""
-        law = self._mixture(facet)
-        if component is not None and not (is_integer(component, 0) and component < len(law.weights)):
-            raise DataError(f"component must be a number from 0 to {len(law.weights) - 1}. Got {component!r}.")
-        k = (
-            np.full(size, component)
-            if component is not None
-            else generator.choice(len(law.weights), size, p=law.weights)
-        )
-        sd = np.sqrt(np.diagonal(law.covariances, axis1=1, axis2=2))
-        return law.means[k] + sd[k] * generator.standard_normal((size, law.means.shape[1]))
+        mixture = self._mixture(facet)
+        K = len(mixture.weights)
+        if component is None:
+            return mixture.sample(size, generator)[0]
+        if not (is_integer(component, 0) and component < K):
+            raise DataError(f"component must be a number from 0 to {K - 1}. Got {component!r}.")
+        return Mixture([1.0], mixture.means[[component]], mixture.covariances[[component]]).sample(size, generator)[0]
 
-    def _as_they_are(self, X: FloatArray) -> tuple[Mixture, ...]:
-        """Return the mixture of each facet's posterior means under the learnt memberships, covariances free."""
-        some = X[np.random.default_rng(0).permutation(len(X))[:MIXTURE_ROWS]]
-        z = np.asarray(self._of_restarts(self.module_, some), dtype=np.float64)[0]
-        found = []
-        parts = [self._memberships(x) for x in _blocks(some.astype(np.float32))]
+    def _set_results(self, data: Split) -> None:
+        """Set the mixture of each facet's posterior means under the learnt memberships, with full covariances."""
+        some = data.X_train[np.random.default_rng(0).permutation(len(data.train))[:MIXTURE_ROWS]]
+        z, found = self._latents(some)[0].astype(np.float64), []
         for j, facet in enumerate(self._facets()):
-            share = np.concatenate([one[j] for one in parts]).astype(np.float64)
-            fewest = ROWS_PER_COMPONENT * (z[:, facet.latents].shape[1] + 1)
-            found.append(moments(z[:, facet.latents], share, fewest=min(fewest, len(some)), pseudo=0.0))
-        return tuple(found)
+            own, share = z[:, facet.latents], self._memberships(some, j).astype(np.float64)
+            fewest = min(ROWS_PER_COMPONENT * (own.shape[1] + 1), len(some))
+            found.append(moments(own, share, fewest=fewest, pseudo=0.0))
+        self.free_mixtures_ = tuple(found)
 
     @property
     def certificate_(self) -> Certificate:
         """What is identified for this fit, and why.
 
-        Looked at are the components of the posterior means as they are, whether or not the model takes latents to be
-        independent in them, and the decoder if it is piecewise affine; else that is a premise.
+        The components of the posterior means are certified with full covariances, whether or not the model restricts
+        them to be diagonal. The decoder is checked if it is piecewise affine; otherwise that is assumed.
         """
         check_is_fitted(self)
         decoder = Decoder.of(self.module_.decoder) if self.module_.out is None else None
         known = decoder if decoder is not None and not decoder.odd else None
-        law = self.free_mixtures_[0] if len(self.free_mixtures_) == 1 else _product(self.free_mixtures_)
-        return self._certified(full_rank.certify(law, decoder=known, rows=self.n_rows_, tolerance=FLATTEST))
+        mixture = self.free_mixtures_[0] if len(self.free_mixtures_) == 1 else _product(self.free_mixtures_)
+        return self._certified(full_rank.certify(mixture, decoder=known, rows=self.n_rows_, tolerance=FLATTEST))
 
     # -- nets -------------------------------------------------------------------------------
 
@@ -386,12 +373,11 @@ class MixtureVAE(VariationalAutoencoder):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._require("bound", self.bound in BOUNDS, f"one of {BOUNDS}")
-        self._require("first_beta", self.first_beta is None or is_real(self.first_beta, 0), "a number > 0 or None")
+        self._require_positive("first_beta", optional=True)
         self._require("init", self.init in STARTS, f"one of {STARTS}")
         flows = self.init != "flow" or self.likelihood == "gaussian"
         self._require("init", flows, "one of ('auto', 'autoencoder', 'linear', 'random') unless likelihood='gaussian'")
-        known = self.pretrain_steps is None or is_integer(self.pretrain_steps, 1)
-        self._require("pretrain_steps", known, "an integer >= 1 or None")
+        self._require_integers(pretrain_steps=1, optional=True)
         self._require("posterior", self.posterior in ("auto", "full", "diagonal"), "'auto', 'full' or 'diagonal'")
 
 
@@ -400,7 +386,7 @@ def _principal(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
     centre = rows.mean(0)
     covariance = torch.cov(rows.double().mT)
     values, vectors = torch.linalg.eigh(covariance)
-    rank = int((values > FLAT * values[-1]).sum())
+    rank = int((values > DEGENERATE * values[-1]).sum())
     if n > rank:
         raise DataError(
             f"init='linear' finds at most as many latents as X has rank: n_latents={n}, rank={rank}. Lower n_latents, "
@@ -420,15 +406,9 @@ def _joint(module: MixtureAutoencoder, z: Tensor) -> list[Tensor]:
 
 
 def _product(mixtures: tuple[Mixture, ...]) -> Mixture:
-    """Return the law of independent parts: a component for every choice of one in each."""
-    weights, means, covariances = mixtures[0].weights, mixtures[0].means, mixtures[0].covariances
-    for other in mixtures[1:]:
-        a, b = (
-            np.repeat(np.arange(len(weights)), len(other.weights)),
-            np.tile(np.arange(len(other.weights)), len(weights)),
-        )
-        n, m = means.shape[1], other.means.shape[1]
-        joint = np.zeros((len(a), n + m, n + m))
-        joint[:, :n, :n], joint[:, n:, n:] = covariances[a], other.covariances[b]
-        weights, means, covariances = weights[a] * other.weights[b], np.hstack([means[a], other.means[b]]), joint
-    return Mixture(weights, means, covariances)
+    """Return the mixture of independent facets: a component for every choice of one component in each."""
+    choices = list(product(*(range(len(one.weights)) for one in mixtures)))
+    chosen = [list(zip(mixtures, choice, strict=True)) for choice in choices]
+    weights = [math.prod(one.weights[k] for one, k in parts) for parts in chosen]
+    means = [np.concatenate([one.means[k] for one, k in parts]) for parts in chosen]
+    return Mixture(weights, means, [block_diag(*(one.covariances[k] for one, k in parts)) for parts in chosen])

@@ -16,22 +16,21 @@ with means and variances learnt, and w the shares of the cells in the training r
 **No theorem applies**, neither as for a u that is observed nor as for one that is hidden:
 
 - Given u(x) = k the rows lie in cell k alone. Every p(x | z) here gives all cells some probability, and so does
-  ∫ p(x | z) p(z | k) dz: no parameters have the law of x given u, which is what the theorems on iVAE start from. And
-  restarts have other projections, so they do not share u.
-- p(x) = ∫ p(x | z) Σ_u w_u p(z | u) dz is a model that Kivva et al. (2022) speak of, but it is not what is fitted: the
+  ∫ p(x | z) p(z | k) dz: no parameters reproduce the distribution of x given u, from which the theorems on iVAE
+  start. In addition, restarts have different projections and do not share u.
+- p(x) = ∫ p(x | z) Σ_u w_u p(z | u) dz is a model that Kivva et al. (2022) treat, but it is not what is fitted: the
   posterior p(u | x) of the model is positive in all cells, q(u | x) in one, and the bound stays below log p(x) by at
-  least their divergence. Its maximum need not have the law of x, however many rows there are.
+  least their divergence. Its maximum need not match the distribution of x, even with infinitely many rows.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -40,9 +39,11 @@ from identifiable.distributions.densities import kl_normal, log_normal
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
 from identifiable.estimators.autoencoder import Autoencoder, Likelihood, Posterior
-from identifiable.estimators.variational import VariationalAutoencoder, _blocks
-from identifiable.nets import Architecture
+from identifiable.estimators.trained import Split
+from identifiable.estimators.variational import VariationalAutoencoder
+from identifiable.nets import Architecture, as_tensor
 from identifiable.theory import Certificate, Check, Level
+from identifiable.training import Batch, History, Stage
 
 MOST_BITS = 16
 LOG_SD = -6.0, 4.0  # of a latent in a cell
@@ -52,8 +53,9 @@ _HASHED = Check(
     statistic=None,
     threshold=None,
     verdict="fails",
-    sentence="u is computed from x by a fixed projection. Given u, x lies in one cell, which no law of the model does; "
-    "and the bound takes u for certain, which it is not in the model, so that its maximum need not have the law of x.",
+    sentence="u is computed from x by a fixed projection. Given u, x lies in one cell, which no distribution of the "
+    "model does. The bound treats u as known, which the model does not, so its maximum need not match the distribution "
+    "of x.",
 )
 
 
@@ -91,7 +93,7 @@ class HashedAutoencoder(Autoencoder):
 
     @torch.no_grad()
     def divide(self, rows: Tensor) -> None:
-        """Put the origin of the projections at the mean of rows (N, d), and count how many fall into each cell."""
+        """Set the origin of the projections to the mean of rows (N, d), and the shares of rows in each cell."""
         count = self.log_shares.shape[1]
         self.origin.copy_(rows.double().mean(0) @ self.signs.double()[:, None])
         sizes = torch.stack([torch.bincount(own, minlength=count) for own in self.cells(rows)])
@@ -112,35 +114,27 @@ class RademacherVAE(VariationalAutoencoder):
 
     Parameters
     ----------
-    n_latents : number of latents n.
-    n_bits : columns N of the projection, which make 2^N cells; 16 at most.
-    n_restarts : autoencoders trained together in one batch, each with a projection of its own; their agreement is
-        `stability_`, the one with the best held-out bound is kept.
-    random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
-    device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
-    verbose : 1 shows a progress bar on a terminal, 0 nothing.
-    likelihood : "gaussian" (columns are standardised inside; one learnt noise scale per column), "bernoulli" (values in
-        [0, 1]), "logistic" (pixels in {0, 1/255, ..., 1}) or "categorical" (whole numbers that name categories).
-    binarise : with "bernoulli": None takes values for probabilities, "threshold" cuts them at 1/2, "draw" draws a bit
-        for each anew at every step of training. What is hashed is what the encoder sees: with "draw" the bits, so that
-        a row near an edge changes its cell from step to step.
-    hidden, activation : layers of the encoder; the decoder mirrors them.
-    net : a name ("mlp", "convnet", "resnet", "arch1", ...) or an `identifiable.nets.Architecture` in the place of
-        both. With it X may hold images (N, h, w) or (N, h, w, c), and images come out, too.
-    max_steps, batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
-    patience : stop after this many records (of 100) without a better held-out bound in any restart; None: never.
-    checkpoint : a file from which an interrupted fit continues exactly; it is removed when the fit is done.
+    n_latents : int, default=2. Number of latents n.
+    n_bits : int, default=7. Columns N of the projection, which make 2^N cells; 16 at most.
+    n_restarts : int, default=4. Autoencoders trained in one batch, each with its own projection. Their agreement is
+        `stability_`; the one with the best held-out bound is kept.
+    random_state, device, verbose : see :class:`LatentModel`.
+    binarise : see :class:`Columns`. The projection hashes what the encoder sees: with "draw" the drawn bits, so a row
+        near an edge changes its cell from step to step.
+    likelihood, hidden, activation, net, max_steps, batch_size, learning_rate, patience, checkpoint : see
+        :class:`Columns`.
 
     Attributes
     ----------
-    module_ : the kept nets, with the projection and the law of each cell.
-    mixture_ : `Mixture`, the learnt law of the latents; component k belongs to cell k.
-    mean_, scale_ : (d,) what the columns were standardised with.
+    module_ : the kept nets, with the projection and the Gaussian of each cell.
+    mixture_ : `Mixture`. The learnt distribution of the latents; component k belongs to cell k.
+    mean_, scale_ : (d,) means and scales with which the columns were standardised.
     image_shape_ : shape of an image, if `fit` was given images.
     restart_scores_ : (R,) bound on held-out rows.
+    kept_ : the restart that was kept.
     history_ : `History` of the training.
     stability_, fit_status_ : agreement between restarts.
-    certificate_ : `Certificate`: that nothing is guaranteed, and why.
+    certificate_ : `Certificate`. Level "none", and why.
 
     Examples
     --------
@@ -199,12 +193,10 @@ class RademacherVAE(VariationalAutoencoder):
         self.patience = patience
         self.checkpoint = checkpoint
 
-    @torch.no_grad()
     def cells(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the numbers u(x) of the cells, (N,), by the projection of the restart that was kept."""
         X = self._check_new_data(X)
-        module, device = self._module_for(X)
-        return np.concatenate([module.cells(self._rows(x, device)[None])[0].cpu().numpy() for x in _blocks(X)])
+        return self._apply(lambda module, x: module.cells(x), self._inputs(X))[0]
 
     def sample(
         self,
@@ -213,17 +205,16 @@ class RademacherVAE(VariationalAutoencoder):
         *,
         cell: int | None = None,
     ) -> FloatArray:
-        """Draw n_samples observations, the noise of p(x | z) included: of all cells by share, or of p(z | u) of one.
+        """Draw n_samples observations with the noise of p(x | z), from all cells by share, or from p(z | u) of one.
 
-        What is drawn for a cell need not fall into it: the model does not know that u is a function of x.
+        A draw for a cell need not lie in it: the model does not know that u is a function of x.
         """
-        check_is_fitted(self)
-        generator = check_random_state(random_state)
+        generator = self._generator(n_samples, random_state)
         return self._emit(self._draw_cells(n_samples, cell, generator), generator)
 
     @property
     def mixture_(self) -> Mixture:
-        """The learnt law of the latents, Σ_u w_u N(μ_u, diag σ_u²)."""
+        """The learnt distribution of the latents, Σ_u w_u N(μ_u, diag σ_u²)."""
         check_is_fitted(self)
         module = self.module_
         weights = torch.softmax(module.log_shares[0].double(), -1)
@@ -233,18 +224,18 @@ class RademacherVAE(VariationalAutoencoder):
 
     @property
     def certificate_(self) -> Certificate:
-        """Say that no theorem guarantees these latents, and why."""
+        """Level "none", with the reason: no theorem guarantees these latents."""
         check_is_fitted(self)
         return self._certified(Certificate(Level.NONE, Level.NONE, "", (_HASHED,), (), (), None, None, True))
 
     # -- the bound --------------------------------------------------------------------
 
-    def _divergence(self, module: HashedAutoencoder, q: Posterior, z: Tensor, x: Tensor, rows: int) -> Tensor:
+    def _divergence(self, module: HashedAutoencoder, q: Posterior, z: Tensor, inputs: Batch, rows: int) -> Tensor:
         """KL(q || p(z | u(x))) - log w_u(x), in closed form."""
-        log_share, mean, log_sd = module.prior(x)
+        log_share, mean, log_sd = module.prior(inputs[0])
         return kl_normal(q.mean, q.log_sd, mean, log_sd).sum(-1) - log_share
 
-    def _log_prior(self, module: HashedAutoencoder, z: Tensor, x: Tensor) -> Tensor:
+    def _log_prior(self, module: HashedAutoencoder, z: Tensor, x: Tensor, u: Tensor | None = None) -> Tensor:
         """Log w_u p(z | u) at u = u(x)."""
         log_share, mean, log_sd = module.prior(x)
         return log_share + log_normal(z, mean, log_sd).sum(-1)
@@ -253,20 +244,21 @@ class RademacherVAE(VariationalAutoencoder):
         return self._draw_cells(size, None, generator)
 
     def _draw_cells(self, size: int, cell: int | None, generator: np.random.RandomState) -> Array:
-        """Draw z, (size, n), from the law of a cell, or of all."""
-        law = self.mixture_
-        if cell is not None and not (is_integer(cell, 0) and cell < len(law.weights)):
-            raise DataError(f"cell must be a number from 0 to {len(law.weights) - 1}. Got {cell!r}.")
-        u = np.full(size, cell) if cell is not None else generator.choice(len(law.weights), size, p=law.weights)
-        sd = np.sqrt(np.diagonal(law.covariances, axis1=1, axis2=2))
-        return law.means[u] + sd[u] * generator.standard_normal((size, self.n_latents))
+        """Draw z, (size, n), from the distribution of a cell, or of all."""
+        mixture = self.mixture_
+        if cell is None:
+            return mixture.sample(size, generator)[0]
+        if not (is_integer(cell, 0) and cell < len(mixture.weights)):
+            raise DataError(f"cell must be a number from 0 to {len(mixture.weights) - 1}. Got {cell!r}.")
+        return Mixture([1.0], mixture.means[[cell]], mixture.covariances[[cell]]).sample(size, generator)[0]
 
     # -- nets ---------------------------------------------------------------------------
 
-    def _started(self, X: FloatArray, seed: int, device: torch.device) -> HashedAutoencoder:
-        module = self._build(self.n_restarts, torch.Generator().manual_seed(seed)).to(device)
-        rows = self._rows(X, device, np.float32)
-        module.divide(self._seen(rows, torch.Generator(device).manual_seed(seed)))
+    def _initialise(self, data: Split) -> Generator[Stage, History, HashedAutoencoder]:
+        yield from ()
+        module = self._build(self.n_restarts, data.rng()).to(data.device)
+        rows = as_tensor(self._inputs(data.X_train), data.device)
+        module.divide(self._seen(rows, torch.Generator(data.device).manual_seed(data.seed)))
         return module
 
     def _build(self, members: int, rng: torch.Generator | None = None) -> HashedAutoencoder:

@@ -1,4 +1,4 @@
-r"""The relaxed vector-quantised VAE: a grid of codes, all from one learnt codebook; and its autoencoder without codes.
+r"""The relaxed vector-quantised VAE: a grid of codes from one learnt codebook; and its autoencoder without codes.
 
 Model, with P positions, K codes c_k in R^n that all positions share, encoder e(x) in R^(P n) and decoder f:
 
@@ -17,9 +17,9 @@ of the simplex, and z_p = Σ_k y_pk c_k has a gradient. Held-out rows and `score
 Without quantisation z = e(x), and log p(x | z = e(x)) is maximised: a plain autoencoder, the baseline of the appendix.
 
 **No theorem applies.** The decoder sees codes, which are points: for any invertible g the codes g(c_k) and the decoder
-f(g^-1(.)) give x the same law, so that nothing is said of where codes lie. Kivva et al. (2022) ask for components of
-full rank (P1). Had z been drawn around the codes with identity covariance, P1 would hold for one position, but as all
-components have the same variances none of the latents could be told apart (P2): an affine map would be left.
+f(g^-1(.)) give x the same distribution, so the position of the codes is arbitrary. Kivva et al. (2022) require
+components of full rank (P1). If z were drawn around the codes with identity covariance, P1 would hold for one position,
+but all components would have the same variances, so no latents could be distinguished (P2): an affine map would remain.
 """
 
 import math
@@ -31,142 +31,21 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from identifiable.agreement.stability import Stability
-from identifiable.arrays import Array, is_integer, is_real
+from identifiable.arrays import Array, is_integer
 from identifiable.distributions.densities import draw_relaxed_categorical, kl_categorical
 from identifiable.errors import DataError
 from identifiable.estimators.autoencoder import Likelihood
-from identifiable.estimators.variational import VariationalAutoencoder, _blocks
+from identifiable.estimators.variational import VariationalAutoencoder
 from identifiable.metrics import agreement, mcc
-from identifiable.nets import Architecture, BatchNorm, Conv, ConvTranspose
-from identifiable.nets.architectures import _ImageNet
-from identifiable.nets.images import Shape, to_maps, to_rows
+from identifiable.nets import Architecture
+from identifiable.nets.grid import GridNet
 from identifiable.theory import Certificate, Check, Level
 from identifiable.training import Batch, Step
-
-REDUCTION = 4  # pixels a side to one position
-
-
-# -- nets for images ------------------------------------------------------------------
-
-
-class Residual(nn.Module):
-    """y = x + g(relu f(relu x)), f filters of size 3 and g of size 1, each with batch normalisation."""
-
-    def __init__(self, members: int, channels: int, *, rng: torch.Generator | None = None) -> None:
-        super().__init__()
-        self.branch = nn.Sequential(
-            nn.ReLU(),
-            Conv(members, channels, channels, 3, padding=1, rng=rng),
-            BatchNorm(members, channels),
-            nn.ReLU(),
-            Conv(members, channels, channels, 1, rng=rng),
-            BatchNorm(members, channels),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map (B, R channels, H, W) to the same shape."""
-        return x + self.branch(x)
-
-
-def _grid_of(shape: Sequence[int]) -> tuple[int, int]:
-    """Positions in height and width."""
-    return math.ceil(shape[0] / REDUCTION), math.ceil(shape[1] / REDUCTION)
-
-
-class GridEncoder(nn.Module):
-    """Two filters of size 4 and stride 2, two residual blocks, and n numbers for every position that is left.
-
-    Sides that 4 does not divide are filled up with zeros, below and to the right.
-    """
-
-    def __init__(self, members: int, shape: Shape, n: int, *, width: int, rng: torch.Generator | None = None) -> None:
-        super().__init__()
-        self.shape = shape
-        self.maps = nn.Sequential(
-            Conv(members, shape[2], width, 4, stride=2, padding=1, rng=rng),
-            BatchNorm(members, width),
-            nn.ReLU(),
-            Conv(members, width, width, 4, stride=2, padding=1, rng=rng),
-            BatchNorm(members, width),
-            Residual(members, width, rng=rng),
-            Residual(members, width, rng=rng),
-        )
-        self.last = Conv(members, width, n, 1, rng=rng)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map images (R, B, h w c) to (R, B, P n), position by position."""
-        height, width, _ = self.shape
-        maps = F.pad(to_maps(x, self.shape), (0, -width % REDUCTION, 0, -height % REDUCTION))
-        return to_rows(self.last(self.maps(maps)), len(x))
-
-
-class GridDecoder(nn.Module):
-    """The mirror of `GridEncoder`; what lies beyond the image is cut off."""
-
-    def __init__(self, members: int, n: int, shape: Shape, *, width: int, rng: torch.Generator | None = None) -> None:
-        super().__init__()
-        self.shape, self.n = shape, n
-        self.maps = nn.Sequential(
-            Conv(members, n, width, 1, rng=rng),
-            BatchNorm(members, width),
-            Residual(members, width, rng=rng),
-            Residual(members, width, rng=rng),
-            ConvTranspose(members, width, width, 4, stride=2, padding=1, rng=rng),
-            BatchNorm(members, width),
-            nn.ReLU(),
-            ConvTranspose(members, width, width, 4, stride=2, padding=1, rng=rng),
-            BatchNorm(members, width),
-            nn.ReLU(),
-        )
-        self.last = Conv(members, width, shape[2], 1, rng=rng)
-
-    def forward(self, z: Tensor) -> Tensor:
-        """Map (R, B, P n) to images (R, B, h w c)."""
-        height, width, _ = self.shape
-        maps = self.last(self.maps(to_maps(z, (*_grid_of(self.shape), self.n))))
-        return to_rows(maps[..., :height, :width], len(z))
-
-
-@dataclass(frozen=True)
-class GridNet(_ImageNet):
-    """Convolutions from an image to a grid of a quarter of its height and width, and back.
-
-    Parameters
-    ----------
-    shape : (h, w) or (h, w, c) of the images; None: read off the number of columns, a square for grey images and three
-        times a square for images with three channels.
-    width : channels inside.
-
-    Examples
-    --------
-    >>> GridNet(width=8).for_columns(3072).grid
-    (8, 8)
-    """
-
-    width: int = 128
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Positions in height and width, of images whose shape is known."""
-        assert self.shape is not None
-        return _grid_of(self.shape)
-
-    def encoder(self, members: int, inputs: int, outputs: int, *, rng: torch.Generator | None = None) -> GridEncoder:
-        """Build R nets that map (R, B, inputs) to (R, B, outputs)."""
-        shape = self._image(inputs)
-        return GridEncoder(members, shape, outputs // math.prod(_grid_of(shape)), width=self.width, rng=rng)
-
-    def decoder(self, members: int, latents: int, outputs: int, *, rng: torch.Generator | None = None) -> GridDecoder:
-        """Build R nets that map (R, B, latents) to (R, B, outputs)."""
-        shape = self._image(outputs)
-        return GridDecoder(members, latents // math.prod(_grid_of(shape)), shape, width=self.width, rng=rng)
-
 
 # -- codes ------------------------------------------------------------------------------
 
@@ -263,7 +142,7 @@ class CodeAutoencoder(nn.Module):
         self.rng: torch.Generator | None = None
         self.encoder = net.encoder(members, inputs, self.n, rng=rng)
         self.decoder = net.decoder(members, self.n, likelihood.columns, rng=rng)
-        # Of length 1, about, for any n: far enough apart to be told from each other, and near enough to be tried.
+        # Length about 1 for any n: far enough apart to be distinct, near enough to be tried.
         start = None if codes is None else torch.randn((members, codes, n), generator=rng) / math.sqrt(n)
         self.codebook = None if start is None else nn.Parameter(start)
 
@@ -337,30 +216,24 @@ class RelaxedVQVAE(VariationalAutoencoder):
 
     Parameters
     ----------
-    n_latents : width n of a code; `transform` gives n numbers for each of the P positions.
-    n_codes : K, the size of the codebook.
-    quantised : False trains the baseline of the appendix: the encoder's numbers go to the decoder as they are.
-    temperature : of the relaxed draws in training.
-    positions : P, for rows that are no images.
-    n_restarts : autoencoders trained together in one batch; their agreement is `stability_`, the one with the best
-        held-out bound is kept.
-    random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
-    device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
-    verbose : 1 shows a progress bar on a terminal, 0 nothing.
-    likelihood : "gaussian" (columns are standardised inside; one learnt noise scale per column), "bernoulli" (values in
-        [0, 1]), "logistic" (pixels in {0, 1/255, ..., 1}) or "categorical" (whole numbers that name categories).
-    binarise : with "bernoulli": None takes values for probabilities, "threshold" cuts them at 1/2, "draw" draws a bit
-        for each anew at every step of training.
-    hidden, activation : layers of the encoder where there is no `net`; the decoder mirrors them.
-    net : "conv", or a `GridNet` that says its width: convolutions to a grid of a quarter of height and width. With it X
-        may hold images (N, h, w) or (N, h, w, c), and images come out, too.
-    max_steps, batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
-    patience : stop after this many records (of 100) without a better held-out bound in any restart; None: never.
-    checkpoint : a file from which an interrupted fit continues exactly; it is removed when the fit is done.
+    n_latents : int, default=2. Width n of a code; `transform` gives n numbers for each of the P positions.
+    n_codes : int, default=128. Size K of the codebook.
+    quantised : bool, default=True. False trains the baseline of the appendix: the encoder's numbers go to the decoder
+        as they are.
+    temperature : float, default=0.5. Temperature of the relaxed draws in training.
+    positions : int, default=1. Positions P, for rows that are no images.
+    n_restarts : int, default=4. Autoencoders trained in one batch. Their agreement is `stability_`; the one with the
+        best held-out bound is kept.
+    random_state, device, verbose : see :class:`LatentModel`.
+    likelihood, binarise, hidden, activation, max_steps, batch_size, learning_rate, patience, checkpoint : see
+        :class:`Columns`.
+    net : {"conv"}, `GridNet` or None, default=None. Convolutions to a grid of a quarter of the height and width, in
+        place of `hidden`. With it X may hold images, and `inverse_transform` and `sample` return images.
 
     Attributes
     ----------
     module_ : the kept nets and their codebook.
+    kept_ : the restart that was kept.
     grid_ : shape of the grid, (h', w') for images and (P,) for rows.
     codebook_ : (K, n) the codes; None without quantisation.
     mean_, scale_ : (d,) what the columns were standardised with.
@@ -377,7 +250,7 @@ class RelaxedVQVAE(VariationalAutoencoder):
     ``inverse_transform(codebook_[codes(X)].reshape(len(X), -1))``.
 
     `score` is the bound by 32 true draws of codes. Without quantisation it is log p(x | z = e(x)), which is no bound on
-    log p(x): such a model has no law of z, and nothing to `sample` from.
+    log p(x): such a model has no distribution of z, and nothing to `sample` from.
 
     Examples
     --------
@@ -454,19 +327,17 @@ class RelaxedVQVAE(VariationalAutoencoder):
         found = self.module_.codebook
         return None if found is None else found.detach()[0].double().cpu().numpy()
 
-    @torch.no_grad()
     def codes(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the number of the most probable code at every position, (N, h', w'), or (N, P) for rows."""
         X = self._check_new_data(X)
         if not self.quantised:
             raise DataError("There are no codes with quantised=False. Fit with quantised=True.")
-        module, device = self._module_for(X)
-        parts = [module.encode(self._rows(x, device)[None]).logits[0].argmax(-1).cpu().numpy() for x in _blocks(X)]
-        return np.concatenate(parts).reshape(-1, *self._grid)
+        found = self._apply(lambda module, x: module.encode(x).logits.argmax(-1), self._inputs(X))[0]
+        return found.reshape(-1, *self._grid)
 
     @property
     def certificate_(self) -> Certificate:
-        """Say that no theorem guarantees these latents, and why."""
+        """Level "none", with the reason: no theorem guarantees these latents."""
         check_is_fitted(self)
         if self.quantised:
             grid = f" All {self._positions} positions share them." if self._positions > 1 else ""
@@ -477,24 +348,24 @@ class RelaxedVQVAE(VariationalAutoencoder):
                 threshold=None,
                 verdict="fails",
                 sentence=f"The decoder sees codes, which are points.{grid} Any invertible map of them, undone in the "
-                "decoder, gives x the same law. With the identity covariance that the posterior takes them to have, "
-                "they would all have the same variances, and (P2) would fail.",
+                "decoder, gives x the same distribution. With the identity covariance that the posterior assumes, all "
+                "would have the same variances, and (P2) would fail.",
             )
         else:
             why = Check(
                 name="prior",
-                statement="the latents have a law of a known kind",
+                statement="the latents have a distribution of a known kind",
                 statistic=None,
                 threshold=None,
                 verdict="fails",
-                sentence="An autoencoder has no law of its latents: any invertible map of them, undone in the decoder, "
-                "fits as well.",
+                sentence="An autoencoder has no distribution of its latents: any invertible map of them, undone in the "
+                "decoder, fits as well.",
             )
         return self._certified(Certificate(Level.NONE, Level.NONE, "", (why,), (), (), None, None, True))
 
     # -- the bound --------------------------------------------------------------------
 
-    def _prepare(self, module: CodeAutoencoder, steps: int) -> Any:
+    def _prepare(self, module: CodeAutoencoder, steps: int) -> Callable[[Batch, Step], Batch]:
         prepared = super()._prepare(module, steps)
 
         def prepare(batch: Batch, step: Step) -> Batch:
@@ -503,24 +374,26 @@ class RelaxedVQVAE(VariationalAutoencoder):
 
         return prepare
 
-    def _divergence(self, module: Any, q: Any, z: Tensor, x: Tensor, rows: int) -> Tensor:
+    def _divergence(self, module: Any, q: Any, z: Tensor, inputs: Batch, rows: int) -> Tensor:
         return q.divergence if self.quantised else z.new_zeros(z.shape[:2])
 
-    def _log_prior(self, module: Any, z: Tensor, x: Tensor) -> Tensor:
-        """Log p(k_1, ..., k_P); 0 where there is no prior."""
+    def _log_prior(self, module: Any, z: Tensor, x: Tensor, u: Tensor | None = None) -> Tensor:
+        """Log p(k_1, ..., k_P); 0 without quantisation."""
         return z.new_full(z.shape[:2], -module.positions * math.log(self.n_codes) if self.quantised else 0.0)
 
     def _draw_latents(self, size: int, generator: np.random.RandomState) -> Array:
         check_is_fitted(self)
         codebook = self.codebook_
         if codebook is None:
-            raise DataError("Without codes there is no law of the latents to draw from. Fit with quantised=True.")
+            raise DataError("Without codes the latents have no distribution to draw from. Fit with quantised=True.")
+        chosen = generator.randint(len(codebook), size=(size, self._positions))
+        return codebook[chosen].reshape(size, self._n_features_out)
         return codebook[generator.randint(len(codebook), size=(size, self._positions))].reshape(
             size, self._n_features_out
         )
 
     def _compare_restarts(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
-        """Compare the restarts position by position; with several, by strong MCC alone."""
+        """Compare the restarts position by position; with several positions, by strong MCC alone."""
         if self._positions == 1:
             return super()._compare_restarts(latents)
         finite = np.isfinite(latents).all(axis=(1, 2))
@@ -566,9 +439,9 @@ class RelaxedVQVAE(VariationalAutoencoder):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._require("n_codes", is_integer(self.n_codes, 2), "an integer >= 2")
-        self._require("quantised", isinstance(self.quantised, bool), "True or False")
-        self._require("temperature", is_real(self.temperature, 0), "a number > 0")
+        self._require_integers(n_codes=2)
+        self._require_bools("quantised")
+        self._require_positive("temperature")
         known = self.net is None or self.net == "conv" or isinstance(self.net, GridNet)
         self._require("net", known, "None, 'conv' or a GridNet")
         one = self.positions == 1 if self.net is not None else is_integer(self.positions, 1)

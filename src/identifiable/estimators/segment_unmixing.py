@@ -12,7 +12,7 @@ means that change with u say nothing about a linear map, however much they do; o
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -23,14 +23,12 @@ from scipy.stats import norm
 from sklearn.utils import check_random_state
 
 from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, told_apart
-from identifiable.arrays import FloatArray, hold_out, is_integer
+from identifiable.arrays import Array, FloatArray, is_integer
 from identifiable.data.auxiliary import Auxiliary
 from identifiable.errors import DataError, RecoveryWarning, join_few
 from identifiable.estimators.affine import AffineModel
 
 PSEUDO_ROWS = 2.0  # of the pooled covariance, added to those of every value of u
-
-_Floats = NDArray[np.float64]
 
 
 class SegmentUnmixing(AffineModel):
@@ -79,10 +77,12 @@ class SegmentUnmixing(AffineModel):
     Ablin, Cardoso & Gramfort, Beyond Pham's algorithm for joint diagonalization, ESANN 2019.
     """
 
-    means_: _Floats
-    scales_: _Floats
+    needs_u = True
+
+    means_: Array
+    scales_: Array
     auxiliary_: Auxiliary
-    resolved_: _Floats
+    resolved_: Array
     blocks_: tuple[tuple[int, ...], ...]
 
     def __init__(
@@ -97,20 +97,10 @@ class SegmentUnmixing(AffineModel):
         n_groups: int | None = None,
         means: bool | str = "auto",
     ) -> None:
-        self.n_latents = n_latents  # type: ignore[assignment]
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+        super().__init__(n_latents, n_restarts=n_restarts, random_state=random_state, device=device, verbose=verbose)
         self.u_types = u_types
         self.n_groups = n_groups
         self.means = means
-
-    def __sklearn_tags__(self) -> Any:
-        """Say that u is needed."""
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d) with the auxiliary variable y = u, (N,) or (N, m)."""
@@ -119,41 +109,40 @@ class SegmentUnmixing(AffineModel):
         self._require("means", isinstance(self.means, bool) or self.means == "auto", "True, False or 'auto'")
         X = self._check_training_data(X)
         self.auxiliary_ = Auxiliary.of(y, len(X), self.u_types, self.n_groups)
-        codes, reduction = self.auxiliary_.codes(y), self._reduced(X)
-        white = reduction.reduce(X) / np.sqrt(reduction.variances)
-        groups, n = self.auxiliary_.n_groups, reduction.n
-        own = self.means if isinstance(self.means, bool) else _means_differ(white, codes)
-        every = _Scatter.of(white, codes, groups, own_means=own)
-        if every.freedom.sum() < n:
-            raise DataError(
-                f"{len(X)} rows in {groups} groups leave {every.freedom.sum():.0f} degrees of freedom about the means "
-                f"of the groups, for {n} latents. Set means=False, or fewer groups or n_latents."
-            )
-        seed = self._seed()
+        codes, groups, seed = self.auxiliary_.codes(y), self.auxiliary_.n_groups, self._seed()
         rng = np.random.default_rng(seed)
-        if self.n_restarts == 1:  # nothing to compare
-            parts, held = [np.arange(len(X))], np.arange(min(len(X), 10))
-        else:
-            train, held = hold_out(len(X), seed)
-            parts = [half for _ in range(self.n_restarts) for half in np.array_split(rng.permutation(train), 2)]
+        train, held = self._hold_out(len(X), seed)
+        coordinates = self._coordinates(X[train])
+        n, white = coordinates.n, coordinates.project(X)[0] / coordinates.sd
+        own = self.means if isinstance(self.means, bool) else _means_differ(white[train], codes[train])
+        scatter = _Scatter.of(white[train], codes[train], groups, own_means=own)
+        if scatter.freedom.sum() < n:
+            raise DataError(
+                f"{len(train)} rows in {groups} groups leave {scatter.freedom.sum():.0f} degrees of freedom about the "
+                f"means of the groups, for {n} latents. Set means=False, or fewer groups or n_latents."
+            )
         found = []
-        for r, rows in enumerate(parts[: self.n_restarts]):
+        for r, rows in enumerate(self._halves(train, rng)):
             start = np.linalg.qr(rng.standard_normal((n, n)))[0] if r else np.eye(n)
             part = _Scatter.of(white[rows], codes[rows], groups, own_means=own)
-            found.append(diagonalise(*part.shrunk(every.pooled), start).W)
+            found.append(diagonalise(*part.shrunk(scatter.pooled), start).W)
         self._compare_restarts(np.stack([white[held] @ W.T for W in found]))
+        # The held-out rows have compared the restarts; the map that is kept, and its moments, use all rows.
+        coordinates = replace(coordinates, mean=X.mean(0, dtype=np.float64))
+        white -= white.mean(0)
+        every = _Scatter.of(white, codes, groups, own_means=own)
         best = min((diagonalise(*every.shrunk(every.pooled), W) for W in found), key=lambda one: one.loss)
-        loadings = best.W / np.sqrt(reduction.variances) @ reduction.vectors[:, :n].T  # of the standardised columns
+        loadings = best.W / coordinates.sd @ coordinates.basis[:, :n].T  # of the standardised columns
         sign = np.sign(loadings[np.arange(n), np.abs(loadings).argmax(1)])
         W = self._set_law(best.W * (sign / (white @ best.W.T).std(0))[:, None], every)
-        self._set_map(W, reduction)
+        self._set_map(W / coordinates.sd, coordinates)
         self._set_resolution(W, white @ W.T - self.means_[codes], codes, every)
         return self
 
-    def score_samples(self, X: ArrayLike, u: Any = None) -> FloatArray:
+    def score_samples(self, X: ArrayLike, u: Any = None) -> Array:
         """Return log p(x | u) of each row (N,), in nats; without u, log Σ_g w_g p(x | g) over its groups g."""
         X = self._check_new_data(X)
-        z = (X - self.mean_) @ self.components_.T
+        z = self._latents(X)
         if u is None:
             log_p = self._log_mixture(z)
         else:
@@ -161,7 +150,7 @@ class SegmentUnmixing(AffineModel):
             if len(codes) != len(X):
                 raise DataError(f"u must have one row per row of X: X has {len(X)}, u has {len(codes)}.")
             log_p = norm.logpdf(z, self.means_[codes], self.scales_[codes]).sum(1)
-        return log_p + norm.logpdf((X - self.mean_) @ self.residual_.T).sum(1) + self.log_det_
+        return log_p + self._log_density_outside(X)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean log-density of the rows of X, given y = u if there is one; higher is better."""
@@ -179,7 +168,7 @@ class SegmentUnmixing(AffineModel):
         z = self.means_[codes] + self.scales_[codes] * generator.standard_normal((n_samples, n))
         return self._with_noise(z, generator)
 
-    def _log_mixture(self, z: _Floats) -> _Floats:
+    def _log_mixture(self, z: Array) -> Array:
         """Return log Σ_g w_g Π_i N(z_i; m_gi, s_gi²), (N,), a part of the rows at a time: each needs G numbers."""
         precision = self.scales_**-2
         linear = self.means_ * precision
@@ -187,7 +176,7 @@ class SegmentUnmixing(AffineModel):
         parts = np.array_split(z, 1 + len(z) * len(constant) // 10**7)
         return np.concatenate([logsumexp(p @ linear.T - 0.5 * p**2 @ precision.T + constant, axis=1) for p in parts])
 
-    def _set_law(self, W: _Floats, every: "_Scatter") -> _Floats:
+    def _set_law(self, W: Array, every: "_Scatter") -> Array:
         """Set the moments of the latents in each group, and return W (n, n) in the order of how their scales change."""
         common, freedom = ((W @ every.pooled) * W).sum(1), every.freedom[:, None]
         ratios = every.variances(W) / common
@@ -197,7 +186,7 @@ class SegmentUnmixing(AffineModel):
         self.means_, self.scales_ = every.means @ W[order].T, np.sqrt(variances[:, order])
         return W[order]
 
-    def _set_resolution(self, W: _Floats, z: _Floats, codes: NDArray[np.int64], every: "_Scatter") -> None:
+    def _set_resolution(self, W: Array, z: Array, codes: NDArray[np.int64], every: "_Scatter") -> None:
         """Say which latents are told apart; z (N, n) are the latents about the means of their groups."""
         variances = every.variances(W)
         kurtosis = (z**4).sum(0) / (np.bincount(codes) @ variances**2)
@@ -218,12 +207,12 @@ class SegmentUnmixing(AffineModel):
 class _Scatter:
     """Of the rows of each group: Σ (y - mean)(y - mean)' (G, n, n), its degrees of freedom (G,), their means (G, n)."""
 
-    products: _Floats
-    freedom: _Floats
-    means: _Floats
+    products: Array
+    freedom: Array
+    means: Array
 
     @classmethod
-    def of(cls, y: _Floats, codes: NDArray[np.int64], groups: int, *, own_means: bool) -> "_Scatter":
+    def of(cls, y: Array, codes: NDArray[np.int64], groups: int, *, own_means: bool) -> "_Scatter":
         """Sum over rows y (N, n); about zero without `own_means`."""
         sizes = np.bincount(codes, minlength=groups)
         products, means = np.empty((groups, y.shape[1], y.shape[1])), np.zeros((groups, y.shape[1]))
@@ -234,35 +223,35 @@ class _Scatter:
         return cls(products, np.maximum(sizes - float(own_means), 0.0), means)
 
     @property
-    def pooled(self) -> _Floats:
+    def pooled(self) -> Array:
         """The covariance (n, n) within groups."""
         return self.products.sum(0) / self.freedom.sum()
 
-    def shrunk(self, towards: _Floats) -> tuple[_Floats, _Floats]:
+    def shrunk(self, towards: Array) -> tuple[Array, Array]:
         """Return covariances (G, n, n) with pseudo-rows of covariance `towards`, and their weights (G,)."""
         rows = self.freedom + PSEUDO_ROWS
         return (self.products + PSEUDO_ROWS * towards) / rows[:, None, None], rows / rows.sum()
 
-    def variances(self, W: _Floats) -> _Floats:
+    def variances(self, W: Array) -> Array:
         """Return the variances (G, n) of the latents W y."""
-        sums: _Floats = ((W @ self.products) * W).sum(-1)
+        sums: Array = ((W @ self.products) * W).sum(-1)
         return sums / np.maximum(self.freedom, 1)[:, None]
 
 
-def _means_differ(white: _Floats, codes: NDArray[np.int64]) -> bool:
+def _means_differ(white: Array, codes: NDArray[np.int64]) -> bool:
     """Ask by Wilks' Λ, in Bartlett's scale, whether means of their own make rows (N, n) likelier by Akaike's count."""
-    (rows, n), groups = white.shape, int(codes.max()) + 1
-    within = _Scatter.of(white, codes, groups, own_means=True).products.sum(0) / rows
+    (rows, n), groups = white.shape, len(np.unique(codes))
+    within = _Scatter.of(white, codes, int(codes.max()) + 1, own_means=True).products.sum(0) / rows
     if rows - groups <= n:
         return False
     return bool(-(rows - 1 - (n + groups) / 2) * np.linalg.slogdet(within)[1] > 2 * n * (groups - 1))
 
 
-def _prior_rows(ratios: _Floats, freedom: _Floats) -> _Floats:
+def _prior_rows(ratios: Array, freedom: Array) -> Array:
     """Return κ (n,) that makes ratios (G, n) likeliest, if s² ~ inverse gamma(κ/2, κ/2): they are then F(ν, κ)."""
     r, nu = ratios[freedom > 0], freedom[freedom > 0]
 
-    def loss(log_kappa: float, column: _Floats) -> float:
+    def loss(log_kappa: float, column: Array) -> float:
         k = np.exp(log_kappa)
         return float(np.sum(betaln(nu / 2, k / 2) + nu / 2 * np.log(k) + (nu + k) / 2 * np.log1p(nu * column / k)))
 

@@ -1,6 +1,6 @@
-"""An autoencoder with a normalised code and a bound on its mean size: what `TwoStage` and `GroupedSparse` share.
+"""An autoencoder with a normalised code and a bound on its mean size, which `TwoStage` and `GroupedSparse` share.
 
-`Bottleneck` is the net, `SparseAutoencoder` the estimator around a fitted one. The losses stay with their papers.
+`Bottleneck` is the net, `SparseAutoencoder` the estimator. The losses stay with their papers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,18 +12,15 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import ArrayLike
 from scipy.stats import norm
-from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
-from identifiable.arrays import FloatArray, is_integer, is_real
-from identifiable.estimators.base import LatentModel
-from identifiable.nets import MLP, Standardise, calibrate, in_precision_of
-from identifiable.training import History
-
-BLOCK = 8192  # rows that go through a net at once outside training
+from identifiable.arrays import BLOCK, FloatArray, is_integer
+from identifiable.estimators.trained import LatentModule, Split, TrainedModel
+from identifiable.nets import MLP, Standardise, calibrate
+from identifiable.training import Plan
 
 
-class Bottleneck(nn.Module):
+class Bottleneck(LatentModule):
     """Encoder x -> γ standardise(g(x)) + β and decoder z -> f(z), with R members."""
 
     def __init__(self, encoder: MLP, decoder: MLP, *, learn_scale: bool = True, epsilon: float = 1e-5) -> None:
@@ -38,10 +35,21 @@ class Bottleneck(nn.Module):
         """Encode x (R, B, d)."""
         return self.normalise(self.encoder(x)) * self.scale + self.shift
 
+    def latents(self, x: Tensor, u: Tensor | None = None) -> Tensor:
+        """Return the code of x (R, B, d)."""
+        return self(x)
+
+    def observations(self, z: Tensor) -> Tensor:
+        """Decode z (R, B, n)."""
+        return self.decoder(z)
+
+    def log_prob(self, x: Tensor, u: Tensor | None = None) -> Tensor:
+        """Return -‖x - f(g(x))‖² / d, (R, B): not a density, but it orders the restarts."""
+        return -(self.decoder(self(x)) - x).square().mean(-1)
+
     def reconstruction(self, x: Tensor, z: Tensor) -> Tensor:
         """Return E‖x - f(z)‖² / d, (R,)."""
-        error: Tensor = self.decoder(z) - x
-        return error.square().mean((1, 2))
+        return (self.decoder(z) - x).square().mean((1, 2))
 
     def blocks(self, rows: Tensor) -> Iterator[Tensor]:
         """Yield rows (N, d) for all members, (R, B, d)."""
@@ -65,8 +73,10 @@ def excess_l1(z: Tensor, sparsity: float) -> Tensor:
     return z.abs().mean((1, 2))[:, None] - sparsity
 
 
-class SparseAutoencoder(LatentModel):
-    """What `TwoStage` and `GroupedSparse` share: an autoencoder of centred columns, divided by one common scale."""
+class SparseAutoencoder(TrainedModel):
+    """An autoencoder of centred columns, divided by one common scale; `TwoStage` and `GroupedSparse` share it."""
+
+    keep = "agreement"
 
     hidden: Sequence[int]
     slope: float
@@ -74,15 +84,6 @@ class SparseAutoencoder(LatentModel):
     epsilon: float
 
     module_: Bottleneck
-    history_: History
-
-    def transform(self, X: ArrayLike) -> FloatArray:
-        """Return the latents (N, n_latents) of X (N, d)."""
-        return self._latents(self._check_new_data(X))
-
-    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Return the decoder's observations (N, d) for latents Z (N, n_latents), in the units of the data."""
-        return self._observations(self._check_latents(Z))
 
     def score_samples(self, X: ArrayLike) -> FloatArray:
         """Return log N(x; f(g(x)), σ² I) of each row (N,), in nats: how well it is reconstructed.
@@ -91,69 +92,55 @@ class SparseAutoencoder(LatentModel):
         with the same number of latents only.
         """
         X = self._check_new_data(X)
-        return norm.logpdf(X, self._observations(self._latents(X)), self.noise_).sum(1)
-
-    def score(self, X: ArrayLike, y: Any = None) -> float:
-        """Return the mean of `score_samples` over the rows of X; higher is better. y is ignored."""
-        return float(np.mean(self.score_samples(X)))
+        return norm.logpdf(X, self._reconstructed(X), self.noise_).sum(1)
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> FloatArray:
-        """Draw rows (n_samples, d) from Gaussian latents with the moments of the training data's: a crude law."""
-        generator = check_random_state(random_state)
+        """Draw rows (n_samples, d) from Gaussian latents with the moments of the training data."""
+        generator = self._generator(n_samples, random_state)
         moments = self.latent_mean_, self.latent_covariance_
-        x = self._observations(generator.multivariate_normal(*moments, n_samples, check_valid="ignore"))
+        x = self.inverse_transform(generator.multivariate_normal(*moments, n_samples, check_valid="ignore"))
         return x + self.noise_ * generator.standard_normal(x.shape)
 
-    def _check_widths(self, name: str) -> None:
+    def _require_widths(self, name: str) -> None:
         widths = getattr(self, name)
         holds = isinstance(widths, Sequence) and all(is_integer(h, 1) for h in widths)
         self._require(name, holds, "a sequence of positive layer widths, in multiples of n_latents")
 
     def _check_parameters(self) -> None:
         self._check_common_parameters()
-        self._check_widths("hidden")
-        self._require("slope", is_real(self.slope, 0), "a number > 0")
-        self._require("learn_scale", isinstance(self.learn_scale, bool), "True or False")
-        for name in ("learning_rate", "dual_rate", "sparsity", "epsilon"):
-            self._require(name, is_real(getattr(self, name), 0), "a number > 0")
-        for name, least in (("batch_size", 2), ("max_steps", 1)):
-            self._require(name, is_integer(getattr(self, name), least), f"an integer >= {least}")
+        self._require_widths("hidden")
+        self._require_bools("learn_scale")
+        self._require_positive("slope", "learning_rate", "dual_rate", "sparsity", "epsilon")
+        self._require_integers(batch_size=2, max_steps=1)
 
-    def _set_units(self, X: FloatArray) -> None:
-        self.mean_ = X.mean(0, dtype=np.float64)
-        self.scale_ = float(np.sqrt(X.var(0, dtype=np.float64).mean()))
+    def _set_inputs(self, data: Split) -> None:
+        self.mean_ = data.X_train.mean(0, dtype=np.float64)
+        self.scale_ = float(np.sqrt(data.X_train.var(0, dtype=np.float64).mean()))
 
-    def _set_moments(self, train: FloatArray, held: FloatArray) -> None:
-        """Measure the error of the kept restart on held-out rows, and the moments of its latents."""
-        z = self._latents(train)
+    def _set_results(self, data: Split) -> None:
+        """Set the error of the kept restart on held-out rows, and the moments of its latents."""
+        z = self._latents(data.X_train)[0]
         self.latent_mean_ = z.mean(0, dtype=np.float64)
         self.latent_covariance_ = np.asarray(np.cov(z.T, ddof=0, dtype=np.float64)).reshape(self.n_latents, -1)
-        error = float(np.square(held - self._observations(self._latents(held)), dtype=np.float64).mean())
+        error = float(np.square(data.X_held - self._reconstructed(data.X_held), dtype=np.float64).mean())
         self.noise_ = max(error**0.5, 1e-6 * self.scale_)  # a perfect fit would have no density
 
-    def _to_tensor(self, X: FloatArray, dtype: torch.dtype | None, device: torch.device) -> Tensor:
-        return torch.as_tensor(((X - self.mean_) / self.scale_).astype(X.dtype), dtype=dtype, device=device)
+    def _reconstructed(self, X: FloatArray) -> FloatArray:
+        rows = self._apply(lambda module, x: self._decode(module, self._encode(module, x)), self._inputs(X))[0]
+        return self._observed(rows, X.dtype)
+
+    def _inputs(self, X: FloatArray) -> FloatArray:
+        return ((X - self.mean_) / self.scale_).astype(X.dtype)
+
+    def _observed(self, rows: FloatArray, dtype: Any) -> FloatArray:
+        return (rows * self.scale_ + self.mean_).astype(dtype)
+
+    def _constrained(self, steps: int, batch_size: int, rates: tuple[float, float]) -> Plan:
+        """Return the plan of extragradient Adam with constant rates of the parameters and of the multiplier."""
+        return Plan(steps, batch_size, rates[0], warm_up=0.0, final=1.0, betas=(0.9, 0.999), dual_rate=rates[1])
 
     def _build(self, members: int, rng: torch.Generator | None = None) -> Bottleneck:
         widths = (self.n_features_in_, *(h * self.n_latents for h in self.hidden), self.n_latents)
         leaky = partial(F.leaky_relu, negative_slope=self.slope)
         encoder, decoder = (MLP(members, w, activation=leaky, rng=rng) for w in (widths, widths[::-1]))
         return Bottleneck(encoder, decoder, learn_scale=self.learn_scale, epsilon=self.epsilon)
-
-    @torch.no_grad()
-    def _latents(self, X: FloatArray) -> FloatArray:
-        """Return the code (N, n) of rows X (N, d), in their precision."""
-        module = self._module_for(X)
-        return module.codes(self._to_tensor(X, None, module.scale.device))[0].cpu().numpy()
-
-    @torch.no_grad()
-    def _observations(self, Z: FloatArray) -> FloatArray:
-        """Return the rows (N, d) of codes Z (N, n), in their precision and in the units of the data."""
-        module = self._module_for(Z)
-        z = torch.as_tensor(Z, device=module.scale.device)
-        x = torch.cat([module.decoder(block)[0] for block in module.blocks(z)]).cpu().numpy()
-        return (x * self.scale_ + self.mean_).astype(Z.dtype)
-
-    def _module_for(self, rows: FloatArray) -> Bottleneck:
-        """Return the fitted net in the precision of the rows: float64 in, float64 all the way."""
-        return in_precision_of(self.module_, rows)

@@ -15,32 +15,29 @@ of a noisy model (`noisy_unmixing.py`).
 """
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from identifiable.algorithms.hyperplanes.search import Found, find_hyperplanes
-from identifiable.algorithms.noisy import refine_under_noise
-from identifiable.arrays import FloatArray, hold_out, is_integer
+from identifiable.algorithms.coordinates import LEAST_EIGENVALUE, RANK_TOLERANCE, Coordinates
+from identifiable.algorithms.coordinates import one_thread as one_thread
+from identifiable.algorithms.hyperplanes import Unmixing, find_hyperplanes, refine, sample_rows
+from identifiable.arrays import Array, FloatArray, is_integer
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import RecoveryWarning
-from identifiable.estimators.base import LatentModel, resolve_device
+from identifiable.estimators.affine import AffineModel
+from identifiable.estimators.base import resolve_device
 from identifiable.theory import Certificate, Check, Level, certify
 
-RANK_TOLERANCE = 1e-9  # eigenvalues of the correlation matrix below this share of the largest are zero,
-LEAST_EIGENVALUE = 1e-13  # or below this one if the number of latents is given: what rounding leaves
 MOST_COMPONENTS = 500  # patterns of activity that get a component of their own
 SMOOTHING = 0.01  # standard deviation of the spike in the density, in units of a latent's own
-MOST_ROWS = 20_000  # rows the hyperplanes are searched on (100 per latent where that is more)
 
 
 @dataclass(frozen=True)
@@ -48,10 +45,10 @@ class Masks:
     """The distinct patterns of activity (J, n), most frequent first, and their shares (J,) of the samples."""
 
     patterns: NDArray[np.bool_]
-    frequencies: NDArray[np.float64]
+    frequencies: Array
 
 
-class SparseUnmixing(LatentModel):
+class SparseUnmixing(AffineModel):
     """Find the affine map under which every latent rests at zero as often as possible.
 
     Parameters
@@ -99,17 +96,12 @@ class SparseUnmixing(LatentModel):
     mixing, AISTATS 2026.
     """
 
-    components_: NDArray[np.float64]
-    offset_: NDArray[np.float64]
-    mixing_: NDArray[np.float64]
-    origin_: NDArray[np.float64]
-    rest_scale_: NDArray[np.float64]
-    active_share_: NDArray[np.float64]
-    active_mean_: NDArray[np.float64]
-    active_scale_: NDArray[np.float64]
-    residual_: NDArray[np.float64]
-    mean_: NDArray[np.float64]
-    log_det_: float
+    offset_: Array
+    origin_: Array
+    rest_scale_: Array
+    active_share_: Array
+    active_mean_: Array
+    active_scale_: Array
     noise_: float
     masks_: Masks
     mixture_: Mixture
@@ -128,17 +120,13 @@ class SparseUnmixing(LatentModel):
         max_rounds: int = 8,
         noisy: bool = True,
     ) -> None:
-        self.n_latents = n_latents  # type: ignore[assignment]
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+        super().__init__(n_latents, n_restarts=n_restarts, random_state=random_state, device=device, verbose=verbose)
         self.max_rounds = max_rounds
         self.noisy = noisy
 
     @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
+    def _origin(self) -> Array:
+        return self.origin_
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d). y is ignored."""
@@ -146,7 +134,7 @@ class SparseUnmixing(LatentModel):
             self._finish(*self._search(X))
         return self
 
-    def _search(self, X: ArrayLike) -> tuple["_Job", list[Found]]:
+    def _search(self, X: ArrayLike) -> tuple["_Job", list[Unmixing]]:
         """Check X and find the hyperplanes of every restart; what is found is the same with `noisy` and without."""
         job = self._prepare(X)
         return job, find_hyperplanes(job.sets, job.seeds, max_rounds=self.max_rounds)
@@ -177,29 +165,23 @@ class SparseUnmixing(LatentModel):
         self._require("noisy", isinstance(self.noisy, bool), "True or False")
         X = self._check_training_data(X)
         seed = self._seed()
-        # Rows are held out to compare restarts on; a single one has nothing to be compared with.
-        train, held = hold_out(len(X), seed) if self.n_restarts > 1 else (np.arange(len(X)), np.arange(min(len(X), 10)))
-        reduction = Reduction.of(X[train], self.n_latents)
-        rows = train[_some_rows(len(train), max(MOST_ROWS, 100 * reduction.n), seed)]
-        seeds = range(seed, seed + self.n_restarts)
-        return _Job(X, reduction, reduction.reduce(X[rows]), reduction.reduce(X[held]), seeds)
+        train, held = self._hold_out(len(X), seed)
+        coordinates = Coordinates.fit(X[train], self.n_latents)
+        y, compared = sample_rows(coordinates.project(X[train])[0], seed), coordinates.project(X[held])[0]
+        return _Job(X, coordinates, y, compared, range(seed, seed + self.n_restarts))
 
-    def _finish(self, job: "_Job", found: list[Found]) -> None:
+    def _finish(self, job: "_Job", found: list[Unmixing]) -> None:
         """Keep the restart that agrees most with the others, and set the fitted attributes."""
-        compared = job.compared / np.sqrt(job.reduction.variances)
-        latents = [compared @ f.rows[:, :-1].T + f.rows[:, -1] for f in found]
-        kept = found[self._compare_restarts(np.stack(latents))]
-        rows = kept.rows / np.r_[np.sqrt(job.reduction.variances), 1.0]
-        self.noise_ = 0.0
-        if kept.verified == 0 and self.noisy:
-            with torch.inference_mode():
-                refined = refine_under_noise(job.reduced, rows, seed=job.seeds[0])
-            rows, self.noise_ = refined.rows, refined.noise
-        self._set_map(rows, job.reduction, job.reduced)
+        found = [one.of_scaled(job.coordinates.sd) for one in found]
+        kept = found[self._compare_restarts(np.stack([one.latents(job.compared) for one in found]))]
+        kept = (refine(kept, job.y, job.seeds[0]) if self.noisy else kept).normalised(job.y)
+        self.noise_ = kept.noise
+        self._set_map(kept.W, job.coordinates)
+        self._set_origin(kept.b)
         self._set_activity(kept, job.X)
-        if self.n_found_ < job.reduction.n:
+        if self.n_found_ < job.coordinates.n:
             warnings.warn(
-                f"SparseUnmixing: {self.n_found_} of {job.reduction.n} latents were seen to rest exactly; the others "
+                f"SparseUnmixing: {self.n_found_} of {job.coordinates.n} latents were seen to rest exactly; the others "
                 "are the best of several starts. The data are noisy or not an affine mixture, or max_rounds is too "
                 "small.",
                 RecoveryWarning,
@@ -212,7 +194,9 @@ class SparseUnmixing(LatentModel):
         check_is_fitted(self)
         n = self._n_features_out - len(self.unused_)
         if self.n_found_ == n:
-            return certify(self.mixture_, estimated=True, injective=True, affine=True)
+            found = certify(self.mixture_, estimated=True, injective=True, affine=True)
+            # A single search needs no other to agree with: that rows lie on a hyperplane exactly is no chance.
+            return found if self.stability_.status == "unchecked" else self._certified(found)
         resting = Check(
             name="rest",
             statement="every latent rests exactly at one value in a share of the samples",
@@ -223,21 +207,11 @@ class SparseUnmixing(LatentModel):
         )
         return Certificate(Level.NONE, Level.NONE, "", (resting,), (), (), None, None, True)
 
-    def transform(self, X: ArrayLike) -> FloatArray:
-        """Return the latents W x - offset, (N, n), zero where they rest."""
-        X = self._check_new_data(X)
-        return (X @ self.components_.T - self.offset_).astype(X.dtype)
-
-    def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Return mixing z + origin, (N, d): the rows whose latents are Z, in the affine span of the training data."""
-        Z = self._check_latents(Z)
-        return (Z @ self.mixing_.T + self.origin_).astype(Z.dtype)
-
     def active(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Return which latents are active in each row, (N, n): farther from zero than five widths of the spike."""
         return np.abs(np.asarray(self.transform(X))) > 5 * self.rest_scale_
 
-    def score_samples(self, X: ArrayLike) -> FloatArray:
+    def score_samples(self, X: ArrayLike) -> Array:
         """Return the log-density of each row (N,), in nats, at a smoothing of .01.
 
         Σ_i log[(1 - p_i) N(z_i; 0, e_i²) + p_i N(z_i; m_i, s_i²)] + log|det|, e_i = max(rest_scale_i, .01): an exact
@@ -245,18 +219,12 @@ class SparseUnmixing(LatentModel):
         """
         X = self._check_new_data(X)
         used = [i for i in range(self._n_features_out) if i not in self.unused_]
-        z = (X @ self.components_.T - self.offset_)[:, used]
+        z = self._latents(X)[:, used]
         spike = np.maximum(self.rest_scale_[used], SMOOTHING)
         share = np.clip(self.active_share_[used], 1e-3, 1 - 1e-3)
         resting = np.log(1 - share) + norm.logpdf(z, scale=spike)
         moving = np.log(share) + norm.logpdf(z, self.active_mean_[used], np.maximum(self.active_scale_[used], spike))
-        value: FloatArray = np.logaddexp(resting, moving).sum(1) + self.log_det_
-        value += norm.logpdf((X - self.mean_) @ self.residual_.T).sum(1)
-        return value
-
-    def score(self, X: ArrayLike, y: Any = None) -> float:
-        """Return the mean log-density of the rows of X (see `score_samples`); higher is better. y is ignored."""
-        return float(np.mean(self.score_samples(X)))
+        return np.logaddexp(resting, moving).sum(1) + self._log_density_outside(X)
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> FloatArray:
         """Draw rows (n_samples, d): a pattern of activity by its frequency, Gaussian values for what is active."""
@@ -265,31 +233,21 @@ class SparseUnmixing(LatentModel):
         values = self.active_mean_ + self.active_scale_ * generator.standard_normal((n_samples, self._n_features_out))
         return self.inverse_transform(np.where(self.masks_.patterns[pattern], values, 0.0))
 
-    def _set_map(self, rows: NDArray[np.float64], reduction: "Reduction", reduced: NDArray[np.float64]) -> None:
-        """Put rows (n, n + 1) on reduced data into the units of X, latents with unit variance and at rest at zero."""
-        n, d = reduction.n, len(reduction.mean)
-        rows, shifts = rows[:, :n], rows[:, n]
-        size = (reduced @ rows.T).std(0)
-        rows, shifts = rows / size[:, None], shifts / size
-        self.components_ = rows @ reduction.vectors[:, :n].T / reduction.scale
-        self.offset_ = self.components_ @ reduction.mean - shifts
-        self.mixing_ = reduction.scale[:, None] * (reduction.vectors[:, :n] @ np.linalg.inv(rows))
-        self.origin_ = reduction.mean - self.mixing_ @ shifts
-        left = np.sqrt(reduction.residual_variance)
-        self.residual_ = reduction.vectors[:, n:].T / reduction.scale / left
-        log_det = np.linalg.slogdet(rows)[1] - np.log(reduction.scale).sum() - (d - n) * np.log(left)
-        self.log_det_ = float(log_det)
-        self.mean_ = reduction.mean
+    def _set_origin(self, shift: Array) -> None:
+        """Move the inactive values to zero, for latents W (x - mean) + shift, and append latents beyond the rank."""
+        n, d = self.components_.shape
+        self.offset_ = self.components_ @ self.mean_ - shift
+        self.origin_ = self.mean_ - self.mixing_ @ shift
         surplus = 0 if self.n_latents is None else max(0, self.n_latents - n)
         self.unused_ = tuple(range(n, n + surplus))
         self.components_ = np.vstack([self.components_, np.zeros((surplus, d))])
         self.offset_ = np.r_[self.offset_, np.zeros(surplus)]
         self.mixing_ = np.c_[self.mixing_, np.zeros((d, surplus))]
 
-    def _set_activity(self, found: Found, X: FloatArray) -> None:
+    def _set_activity(self, found: Unmixing, X: FloatArray) -> None:
         """Measure where and how often each latent rests, and the patterns of activity."""
         self.n_found_ = found.verified
-        z = X @ self.components_.T - self.offset_
+        z = self._latents(X)
         self.rest_scale_ = np.array([_spike_width(column) for column in z.T])
         moving = np.abs(z) > 5 * self.rest_scale_
         count = np.maximum(moving.sum(0), 1)
@@ -312,10 +270,10 @@ class SparseUnmixing(LatentModel):
 class Reduction:
     """Principal components y = ((x - mean) / scale) vectors[:, :n] with noise that is isotropic; white: y / sd(y)."""
 
-    mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    vectors: NDArray[np.float64]
-    variances: NDArray[np.float64]
+    mean: Array
+    scale: Array
+    vectors: Array
+    variances: Array
     residual_variance: float
 
     @property
@@ -337,42 +295,25 @@ class Reduction:
         rest = float(max(values[n:].mean(), 1e-10)) if n < len(values) else 1.0
         return cls(mean, scale, vectors, values[:n].copy(), rest)
 
-    def reduce(self, X: FloatArray) -> NDArray[np.float64]:
+    def reduce(self, X: FloatArray) -> Array:
         """Return y (N, n) of rows X (N, d)."""
         return ((X - self.mean) / self.scale) @ self.vectors[:, : self.n]
 
 
 @dataclass(frozen=True)
 class _Job:
-    """Checked data, and what the search of every restart needs of them."""
+    """Checked data X, and what the search of every restart needs of them: rows y, and rows to compare restarts on."""
 
     X: FloatArray
-    reduction: Reduction
-    reduced: NDArray[np.float64]
-    compared: NDArray[np.float64]
+    coordinates: Coordinates
+    y: Array
+    compared: Array
     seeds: range
 
     @property
-    def sets(self) -> list[NDArray[np.float64]]:
-        white = self.reduced / np.sqrt(self.reduction.variances)
-        return [white for _ in self.seeds]
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep torch to one thread: the products are small, and threads that wait for each other cost more than they do."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _some_rows(rows: int, most: int, seed: int) -> NDArray[np.intp]:
-    if rows <= most:
-        return np.arange(rows)
-    return np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
+    def sets(self) -> list[Array]:
+        """White rows, once for each restart."""
+        return [self.y / self.coordinates.sd] * len(self.seeds)
 
 
 def pattern_mixture(

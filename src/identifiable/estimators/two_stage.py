@@ -8,18 +8,18 @@ Stage 2, with g1 frozen and f2, g2 affine, turns the code so that it is sparse (
 
     min_{f2, g2}  E‖y - f2(g2(y))‖² / n     s.t.  E‖g2(y)‖₁ / n <= ε.
 
-Both encoders end in batch normalisation, γ (h - mean) / sqrt(variance + 1e-5) + β. That takes the sense out of both
-norms: the term E‖g1(x)‖² / 2 of stage 1 and the bound of stage 2 are met by shrinking γ, or the variance of h until it
-vanishes beside the 1e-5, while the decoder grows in turn. `norm_weight=0` and `learn_scale=False` show what each does.
+Both encoders end in batch normalisation, γ (h - mean) / sqrt(variance + 1e-5) + β. This defeats both norms: the term
+E‖g1(x)‖² / 2 of stage 1 and the bound of stage 2 can be met by shrinking γ, or the variance of h below 1e-5, while the
+decoder grows in turn. `norm_weight=0` and `learn_scale=False` show the effect of each.
 
-The published programme stops stage 2, and chooses its settings, by the correlation with the true latents. Nothing here
-knows the truth: every step is taken, and restarts are compared with each other.
+The published programme stops stage 2, and chooses its settings, by the correlation with the true latents. This
+implementation uses no ground truth: it takes every step, and compares restarts with each other.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -27,24 +27,22 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from torch import Tensor
 
-from identifiable.arrays import Array, FloatArray, hold_out, is_integer, is_real
+from identifiable.arrays import BLOCK, Array, FloatArray, is_real
 from identifiable.data.simulator import Simulator
-from identifiable.estimators.base import resolve_device
-from identifiable.estimators.sparse_autoencoder import BLOCK, Bottleneck, SparseAutoencoder, excess_l1
-from identifiable.nets import MLP, join_members, select_member, select_members
-from identifiable.training import Batch, Constrained, History, Plan, Step, extragradient, minimise
+from identifiable.estimators.sparse_autoencoder import Bottleneck, SparseAutoencoder, excess_l1
+from identifiable.estimators.trained import LatentModule, Split
+from identifiable.nets import MLP, as_tensor, join_members, select_members
+from identifiable.training import Batch, Constrained, History, Plan, Stage, Step, minimise, run
 from identifiable.training.cuda_graph import tf32
 from identifiable.training.state import Batches
 
-PILOT = 20_000  # rows of a simulator that fix units and batch statistics, and that restarts are compared on
-POOL = 2**20  # fresh rows of a simulator that stage 2 draws its batches from
+POOL = 2**20  # fresh rows of a simulator, from which stage 2 draws its batches
 
 
 class DeepLinear(MLP):
-    """An MLP without activations: x W_1 ... W_L + b for every member, the matrices multiplied out before x comes.
+    """An MLP without activations: x W_1 ... W_L + b for every member, with the matrices multiplied out first.
 
-    It is the same function of x and of the weights as layer by layer, and so are its gradients, at the cost of
-    inputs + 1 rows instead of a whole batch.
+    Values and gradients are those of layer-by-layer evaluation, at the cost of inputs + 1 rows instead of a batch.
 
     Examples
     --------
@@ -71,16 +69,30 @@ class DeepLinear(MLP):
         return torch.baddbmm(shift, x, matrix)
 
 
-@dataclass
-class _First:
-    """What stage 1 leaves: its nets, the codes (R, N, n) for stage 2, the stream of its draws, and the rows."""
+class BothStages(LatentModule):
+    """The autoencoder of stage 1 and the affine one of its code, if there is one; R members."""
+
+    def __init__(self, first: Bottleneck, second: Bottleneck | None) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+    def latents(self, x: Tensor, u: Tensor | None = None) -> Tensor:
+        """Return the code of the code of x (R, B, d)."""
+        y = self.first(x)
+        return y if self.second is None else self.second(y)
+
+    def log_prob(self, x: Tensor, u: Tensor | None = None) -> Tensor:
+        """Return minus the squared error of stage 1 (R, B)."""
+        return self.first.log_prob(x)
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The autoencoders of stage 1, their codes (R, N, n) for stage 2, and a generator."""
 
     module: Bottleneck
     codes: Tensor
     rng: torch.Generator
-    train: FloatArray
-    held: FloatArray
-    history: History | None = None  # of stage 2
 
     def batches(self, size: int) -> Callable[[], Tensor]:
         """Return a function that draws codes (R, B, n), every member in its own order."""
@@ -93,7 +105,7 @@ class _First:
 
 
 def half_norm(z: Tensor) -> Tensor:
-    """Return E‖z‖² / 2, (R,): -E log N(z; 0, I) but for a constant."""
+    """Return E‖z‖² / 2, (R,): -E log N(z; 0, I) up to a constant."""
     return z.square().sum(-1).mean(1) / 2
 
 
@@ -105,18 +117,19 @@ class TwoStage(SparseAutoencoder):
 
     Parameters
     ----------
-    n_latents : number of latents n.
-    n_restarts : autoencoders trained together in one batch; their agreement is `stability_`.
-    random_state, device, verbose : as everywhere.
+    n_latents : int, default=2. Number of latents n.
+    n_restarts : int, default=2. Autoencoders trained in one batch. Their agreement is `stability_`; the one that agrees
+        most with the others is kept.
+    random_state, device, verbose : see :class:`LatentModel`.
     hidden, slope : layers of stage 1's encoder in multiples of n, and the slope of its leaky ReLU; the decoder mirrors
         them.
-    norm_weight : weight of the term E‖g1(x)‖² / 2, which under batch normalisation shrinks the code and says nothing of
-        its shape.
+    norm_weight : float, default=1. Weight of the term E‖g1(x)‖² / 2, which under batch normalisation shrinks the code
+        but does not affect its shape.
     learn_scale, epsilon : batch normalisation learns γ and β and adds ε to a variance, as published. False and 1e-12
         keep the variance at one, so that neither the norm nor the bound can be met by shrinking.
     max_steps, batch_size, learning_rate : of stage 1's Adam, at a constant rate; stage 2 has the same batch size.
     sparse_hidden : layers of stage 2's linear encoder in multiples of n; the decoder mirrors them.
-    sparsity : the bound ε on the mean |z_i|.
+    sparsity : float, default=0.01. The bound ε on the mean |z_i|.
     sparse_steps, sparse_rate, dual_rate : of stage 2's extragradient Adam, and its rate for the multiplier. With
         sparse_steps=0 there is no stage 2 and the latents are the code.
 
@@ -126,7 +139,7 @@ class TwoStage(SparseAutoencoder):
     components_, offset_ : (n, n) and (n,) of stage 2, z = W y - offset for codes y; W's last factor is γ over the
         standard deviation.
     mixing_, origin_ : (n, n) and (n,) of its decoder, y = mixing z + origin.
-    mean_, scale_ : (d,) and a number: what the columns were centred and divided by.
+    mean_, scale_ : (d,) and a number: the columns are centred and divided by these.
     noise_ : standard deviation of the reconstruction error on held-out rows, in the units of the data.
     latent_mean_, latent_covariance_ : moments of the latents of the training rows.
     history_, sparse_history_ : `History` of stages 1 and 2; the latter is None without a stage 2.
@@ -149,6 +162,8 @@ class TwoStage(SparseAutoencoder):
     Xu, Lachapelle & Magliacane, Identifiability of potentially degenerate Gaussian mixture models with piecewise affine
     mixing, AISTATS 2026.
     """
+
+    takes_simulator = True
 
     components_: Array
     offset_: Array
@@ -197,117 +212,92 @@ class TwoStage(SparseAutoencoder):
         self.sparse_rate = sparse_rate
         self.dual_rate = dual_rate
 
-    def fit(self, X: ArrayLike | Simulator, y: Any = None) -> Self:
-        """Train both stages of `n_restarts` members at once, and keep the one that agrees most with the others.
-
-        X is (N, d), a tenth of its rows (1000 at most) held out to compare the restarts on; or a `Simulator`, from
-        which every step of stage 1 draws fresh rows, as in the paper, and stage 2 a million. y is ignored.
-        """
-        first = self._first_stage(X)
-        (linear,) = self._second_stages([first])
-        self._finish(first, linear)
-        return self
-
     def fit_many(self, sets: Sequence[ArrayLike | Simulator]) -> "list[TwoStage]":
         """Fit a copy of this estimator to each of many data sets, and return the copies in their order.
 
-        Stage 1 takes one after the other, stage 2 all at once, which on a GPU costs little more than one. Each copy is
-        as `fit` would leave it, but for rounding.
+        Stage 1 takes one data set after the other, stage 2 all at once, which on a GPU costs little more than one. Each
+        copy is as `fit` would leave it, up to rounding.
         """
         models: list[TwoStage] = [clone(self) for _ in sets]
-        firsts = [model._first_stage(X) for model, X in zip(models, sets, strict=True)]
-        for model, first, linear in zip(models, firsts, self._second_stages(firsts), strict=True):
-            model._finish(first, linear)
+        self._check_parameters()
+        splits = [model._split(X, None) for model, X in zip(models, sets, strict=True)]
+        firsts: list[Codes] = []
+        for model, data in zip(models, splits, strict=True):
+            model._set_inputs(data)
+            firsts.append(run(model._first_stage(data), self.verbose))
+        histories: list[History | None] = [None] * len(sets)
+        seconds: list[Bottleneck | None] = [None] * len(sets)
+        sizes = [min(self.batch_size, first.codes.shape[1]) for first in firsts]
+        for size in sorted(set(sizes)) if self.sparse_steps else []:  # data sets with batches of one size at once
+            group = [i for i, own in enumerate(sizes) if own == size]
+            stage = self._second_stage([firsts[i] for i in group])
+            history = minimise(**vars(stage), verbose=self.verbose)
+            for k, i in enumerate(group):
+                members = range(k * self.n_restarts, (k + 1) * self.n_restarts)
+                seconds[i], histories[i] = select_members(cast(Bottleneck, stage.module), members), history.of(members)
+        for i, (model, data) in enumerate(zip(models, splits, strict=True)):
+            model._restarts, model.sparse_history_ = _joined(firsts[i], seconds[i]), histories[i]
+            model._keep_restart(data)
+            model._set_results(data)
         return models
 
-    def _first_stage(self, X: ArrayLike | Simulator) -> "_First":
-        """Train the autoencoders, and leave what stage 2 needs."""
-        self._check_parameters()
-        seed, device = self._seed(), resolve_device(self.device)
-        source = X if isinstance(X, Simulator) else None
-        given: Any = X if source is None else source.sample(PILOT, seed).x
-        X = self._check_training_data(given)
-        train, held = hold_out(len(X), seed)
-        self._set_units(X[train])
-        rng = torch.Generator().manual_seed(seed)
-        module = self._build(self.n_restarts, rng).to(device)
-        rows = self._to_tensor(X[train], torch.float32, device)
-        stream = None if source is None else self._stream(source, device)
+    def _stages(self, data: Split) -> Generator[Stage, History, BothStages]:
+        first = yield from self._first_stage(data)
+        second, self.sparse_history_ = None, None
+        if self.sparse_steps:
+            stage = self._second_stage([first])
+            self.sparse_history_ = yield stage
+            second = cast(Bottleneck, stage.module)
+        return _joined(first, second)
+
+    def _first_stage(self, data: Split) -> Generator[Stage, History, Codes]:
+        """Train the autoencoders, and return their codes."""
+        rng = data.rng()
+        module = self._build(self.n_restarts, rng).to(data.device)
+        rows = as_tensor(self._inputs(data.X_train), data.device)
+        stream = None if data.source is None else self._stream(data.source, data.device)
 
         def loss(batch: Batch, step: Step) -> Tensor:
             (x,) = batch
             y = module(x)
             return module.reconstruction(x, y) + self.norm_weight * half_norm(y)
 
-        plan = Plan(
-            steps=self.max_steps,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            warm_up=0.0,
-            final=1.0,  # the rate is constant
-            betas=(0.9, 0.999),
-        )
+        rate = self.learning_rate
+        plan = Plan(self.max_steps, self.batch_size, rate, warm_up=0.0, final=1.0, betas=(0.9, 0.999))
         with tf32():
-            self.history_ = minimise(
-                module, loss, stream or [rows], plan, seed=seed, capture=True, verbose=self.verbose
-            )
+            self.history_ = yield Stage(module, loss, stream or [rows], plan, data.seed, capture=True)
         module.freeze(lambda: module.blocks(rows))
         if stream is not None and self.sparse_steps > 0:
             fresh = min(POOL, self.sparse_steps * self.batch_size)
-            (rows,) = stream(fresh, torch.Generator(device).manual_seed(seed + 1))
-        return _First(module, module.codes(rows), rng, X[train], X[held])
+            (rows,) = stream(fresh, torch.Generator(data.device).manual_seed(data.seed + 1))
+        return Codes(module, module.codes(rows), rng)
 
-    def _second_stages(self, firsts: Sequence["_First"]) -> list[Bottleneck | None]:
-        """Train the affine autoencoders of the codes of every data set, those with batches of one size at once."""
-        found: list[Bottleneck | None] = [None] * len(firsts)
-        if self.sparse_steps == 0:
-            return found
-        sizes = [min(self.batch_size, first.codes.shape[1]) for first in firsts]
-        for size in sorted(set(sizes)):
-            alike = [i for i, own in enumerate(sizes) if own == size]
-            for i, linear in zip(alike, self._second_stage([firsts[i] for i in alike]), strict=True):
-                found[i] = linear
-        return found
+    def _second_stage(self, firsts: Sequence[Codes]) -> Stage:
+        """Return the stage that trains the affine autoencoders of the codes of all data sets."""
+        linear = join_members([self._build_linear(first.rng).to(first.codes.device) for first in firsts])
+        size = min(self.batch_size, firsts[0].codes.shape[1])
+        draws = [first.batches(size) for first in firsts]
 
-    def _second_stage(self, firsts: Sequence["_First"]) -> list[Bottleneck]:
-        linears = [self._build_linear(first.rng).to(first.codes.device) for first in firsts]
-        linear = join_members(linears)
-        draws = [first.batches(self.batch_size) for first in firsts]
-
-        def objective(batch: Batch) -> Constrained:
+        def loss(batch: Batch, step: Step) -> Constrained:
             (y,) = batch
             z = linear(y)
             return Constrained(linear.reconstruction(y, z), excess_l1(z, self.sparsity))
 
-        def draw() -> Batch:
-            return (torch.cat([one() for one in draws]),)
+        def codes(rows: int, rng: torch.Generator) -> tuple[Tensor]:
+            return (torch.cat([draw() for draw in draws]).flatten(0, 1),)
 
-        rates = self.sparse_rate, self.dual_rate
-        history = extragradient(linear, objective, draw, self.sparse_steps, rates, self.verbose)
-        found = []
-        for i, first in enumerate(firsts):
-            own = range(i * self.n_restarts, (i + 1) * self.n_restarts)
-            one = select_members(linear, own)
-            one.freeze(partial(first.codes.split, BLOCK, dim=1))
-            first.history = history.of(own)
-            found.append(one)
-        return found
+        plan = self._constrained(self.sparse_steps, size, (self.sparse_rate, self.dual_rate))
+        return Stage(linear, loss, codes, plan, capture=True)
 
-    def _finish(self, first: "_First", linear: Bottleneck | None) -> None:
-        """Keep one restart, and set what is read off it."""
-        self.sparse_history_ = first.history
-        device = first.codes.device
-        latents = first.module.codes(self._to_tensor(first.held, torch.float32, device))
-        with torch.no_grad():
-            latents = latents if linear is None else linear(latents)
-        kept = self._compare_restarts(latents.double().cpu().numpy())
-        self.module_ = select_member(first.module, kept)
-        self._set_map(None if linear is None else select_member(linear, kept))
-        self._set_moments(first.train, first.held)
+    def _set_results(self, data: Split) -> None:
+        kept: BothStages = cast(Any, self.module_)
+        self._set_map(kept.second)
+        self.module_ = kept.first
+        super()._set_results(data)
 
     def stage1_transform(self, X: ArrayLike) -> FloatArray:
         """Return the code y = g1(x) of stage 1 alone, (N, n_latents)."""
-        return super()._latents(self._check_new_data(X))
+        return self._apply(lambda module, x: module(x), self._inputs(self._check_new_data(X)))[0]
 
     def _build_linear(self, rng: torch.Generator) -> Bottleneck:
         widths = (self.n_latents, *(h * self.n_latents for h in self.sparse_hidden), self.n_latents)
@@ -316,7 +306,7 @@ class TwoStage(SparseAutoencoder):
 
     @torch.no_grad()
     def _set_map(self, linear: Bottleneck | None) -> None:
-        """Multiply the one member of stage 2 out: z = W y - offset and y = mixing z + origin; the identity for None."""
+        """Multiply out stage 2: z = W y - offset and y = mixing z + origin; the identity for None."""
         n = self.n_latents
         self.components_, self.offset_, self.mixing_, self.origin_ = np.eye(n), np.zeros(n), np.eye(n), np.zeros(n)
         if linear is None:
@@ -333,20 +323,32 @@ class TwoStage(SparseAutoencoder):
         matrix, bias = decoder.affine()
         self.mixing_, self.origin_ = matrix[0].T.numpy().copy(), bias[0, 0].numpy().copy()
 
-    def _latents(self, X: FloatArray) -> FloatArray:
-        return (super()._latents(X) @ self.components_.T - self.offset_).astype(X.dtype)
+    def _encode(self, module: Any, x: Tensor, u: Tensor | None = None) -> Tensor:
+        z = module.latents(x)
+        return z if isinstance(module, BothStages) else z @ _like(z, self.components_).mT - _like(z, self.offset_)
 
-    def _observations(self, Z: FloatArray) -> FloatArray:
-        return super()._observations((Z @ self.mixing_.T + self.origin_).astype(Z.dtype))
+    def _decode(self, module: Bottleneck, z: Tensor) -> Tensor:
+        return module.observations(z @ _like(z, self.mixing_).mT + _like(z, self.origin_))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._check_widths("sparse_hidden")
+        self._require_widths("sparse_hidden")
         self._require("norm_weight", is_real(self.norm_weight, -1e-300), "a number >= 0")
-        self._require("sparse_steps", is_integer(self.sparse_steps, 0), "an integer >= 0")
-        self._require("sparse_rate", is_real(self.sparse_rate, 0), "a number > 0")
+        self._require_integers(sparse_steps=0)
+        self._require_positive("sparse_rate")
 
     def _stream(self, source: Simulator, device: torch.device) -> Callable[[int, torch.Generator], tuple[Tensor]]:
         """Return a function (rows, rng) -> fresh rows in the units of the nets."""
         draw, mean = source.stream(device), torch.as_tensor(self.mean_, dtype=torch.float32, device=device)
         return lambda rows, rng: ((draw(rows, rng)[0] - mean) / self.scale_,)
+
+
+def _joined(first: Codes, second: Bottleneck | None) -> BothStages:
+    """Fix the batch statistics of stage 2, and return both stages."""
+    if second is not None:
+        second.freeze(partial(first.codes.split, BLOCK, dim=1))
+    return BothStages(first.module, second)
+
+
+def _like(z: Tensor, values: Array) -> Tensor:
+    return torch.as_tensor(values, dtype=z.dtype, device=z.device)

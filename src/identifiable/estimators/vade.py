@@ -1,10 +1,10 @@
-r"""VaDE: a variational autoencoder with a Gaussian mixture for a prior; the hidden cluster does the work of u.
+r"""VaDE: a variational autoencoder with a Gaussian mixture prior; the hidden cluster replaces u.
 
 Model (Jiang et al. 2017; Willetts & Paige 2021; Kivva et al. 2022), with decoder f and encoder (m, S):
 
     u ~ Cat(w),   z | u ~ N(μ_u, diag σ_u²),   x | z ~ p(x; f(z)),   q(z | x) = N(m(x), S(x)).
 
-Weights, means and variances are learnt. `_mixture_vae` has the bound, Willetts & Paige's equations (5) and (6).
+Weights, means and variances are learnt. `mixture_vae` has the bound, equations (5) and (6) of Willetts & Paige.
 """
 
 from collections.abc import Sequence
@@ -13,60 +13,50 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from identifiable.arrays import FloatArray, is_integer
+from identifiable.arrays import FloatArray
 from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.mixture_vae import Facet, MixtureVAE
 from identifiable.nets import Architecture
 
 
 class VaDE(MixtureVAE):
-    """Variational deep embedding: latents that are a Gaussian mixture, and rows that fall into clusters.
+    """Variational deep embedding: latents with a Gaussian mixture prior, and clusters of rows.
 
     Parameters
     ----------
-    n_latents : number of latents n.
-    n_components : clusters K of the mixture; fewer where rows are few.
-    n_restarts : autoencoders trained together in one batch; their agreement is `stability_`, the one with the best
-        held-out bound is kept.
-    random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
-    device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
-    verbose : 1 shows a progress bar on a terminal, 0 nothing.
-    bound : "single-sample", equation (6) of Willetts & Paige, or "factorised", equation (5), which is lower.
-    first_beta : weight of the divergence of q when training starts; it goes to 1 over the first half. With less than 1
-        latents find out what they are for before they have to pay for it. None: 1 after a flow and for a random start,
-        else 0.1.
-    init : "flow": nets and mixture first learn what `GMMFlow` finds; "autoencoder": nets are trained without a prior
-        first, and a mixture is fitted to their latents; "linear": the same, while the latents are held to the principal
-        components, which gives all restarts the same way to go; "random". "auto": "flow" for Gaussian columns and at
-        most 20 latents unless a `net` is given, else "autoencoder".
-    pretrain_steps : steps before those with the bound; a flow takes them twice, and as many to be learnt. None: 4000
-        for a flow, else `max_steps`.
-    posterior : "full" or "diagonal" covariance of q; "auto": full up to 10 latents.
-    likelihood : "gaussian" (columns are standardised inside; one learnt noise scale per column), "bernoulli" (values in
-        [0, 1]), "logistic" (pixels in {0, 1/255, ..., 1}) or "categorical" (whole numbers that name categories).
-    binarise : with "bernoulli": None takes values for probabilities, "threshold" cuts them at 1/2, "draw" draws a bit
-        for each anew at every step of training.
-    hidden, activation : layers of the encoder; the decoder mirrors them.
-    net : a name ("mlp", "convnet", "resnet", "arch1", ...) or an `identifiable.nets.Architecture` in the place of
-        both. With it X may hold images (N, h, w) or (N, h, w, c), and images come out, too.
-    max_steps, batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine. None: 3e-5 after a flow,
-        else 0.002.
-    patience : stop after this many records (of 100) without a better held-out bound in any restart; None: never.
-    checkpoint : a file from which an interrupted training continues exactly; an interrupted start is made again. It is
-        removed when the fit is done.
+    n_latents : int, default=2. Number of latents n.
+    n_components : int, default=10. Clusters K of the mixture; few rows allow fewer.
+    n_restarts : int, default=4. Autoencoders trained in one batch. Their agreement is `stability_`; the one with the
+        best held-out bound is kept.
+    random_state, device, verbose : see :class:`LatentModel`.
+    bound : {"single-sample", "factorised"}, default="single-sample". Equation (6) of Willetts & Paige, or equation
+        (5), which is lower.
+    first_beta : float or None, default=None. Weight of the divergence of q at the first step; it rises to 1 over the
+        first half. Below 1, the latents learn to reconstruct before the prior constrains them. None uses 1 after a
+        flow and for a random start, else 0.1.
+    init : {"auto", "flow", "autoencoder", "linear", "random"}, default="auto". "flow" starts nets and mixture at the
+        solution of `GMMFlow`. "autoencoder" trains the nets without a prior and fits a mixture to their latents.
+        "linear" does the same while the latents are pulled to the principal components, which gives all restarts the
+        same start. "auto" uses "flow" for Gaussian columns and at most 20 latents without a `net`, else "autoencoder".
+    pretrain_steps : int or None, default=None. Steps before those with the bound. A flow takes them twice, and half as
+        many more to learn the covariance of q. None uses 4000 for a flow, else `max_steps`.
+    posterior : {"auto", "full", "diagonal"}, default="auto". Covariance of q; "auto" uses "full" up to 10 latents.
+    likelihood, binarise, hidden, activation, net : see :class:`Columns`.
+    max_steps, batch_size, patience, checkpoint : see :class:`Columns`.
+    learning_rate : float or None, default=None. None uses 3e-5 after a flow, else 0.002.
 
     Attributes
     ----------
     module_ : the kept nets and their mixture.
-    mixture_ : `Mixture`, the learnt law of the latents, its heaviest component first.
+    mixture_ : `Mixture`. The learnt distribution of the latents, its heaviest component first.
     image_shape_ : shape of an image, if `fit` was given images.
     restart_scores_ : (R,) bound on held-out rows.
+    kept_ : the restart that was kept.
     history_ : `History` of the training.
     stability_, fit_status_ : agreement between restarts.
-    certificate_ : `Certificate`: what is identified, and why.
+    certificate_ : `Certificate`. What is identified, and why.
 
     Examples
     --------
@@ -84,7 +74,7 @@ class VaDE(MixtureVAE):
     Jiang, Zheng, Tan, Tang & Zhou, Variational deep embedding, IJCAI 2017.
     Willetts & Paige, I don't need u: identifiable non-linear ICA without side information, 2021.
     Kivva, Rajendran, Ravikumar & Aragam, Identifiability of deep generative models without auxiliary information,
-    NeurIPS 2022. The start from a flow and the full covariance of q are this library's own.
+    NeurIPS 2022. The start from a flow and the full covariance of q are ours.
     """
 
     def __init__(
@@ -136,7 +126,7 @@ class VaDE(MixtureVAE):
 
     @property
     def mixture_(self) -> Mixture:
-        """The learnt law of the latents."""
+        """The learnt distribution of the latents."""
         return self._mixture(0)
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -155,9 +145,8 @@ class VaDE(MixtureVAE):
         *,
         component: int | None = None,
     ) -> FloatArray:
-        """Draw n_samples observations, the noise of p(x | z) included: of all clusters by weight, or of one."""
-        check_is_fitted(self)
-        generator = check_random_state(random_state)
+        """Draw n_samples observations with the noise of p(x | z), from all clusters by weight, or from one."""
+        generator = self._generator(n_samples, random_state)
         return self._emit(self._draw_facet(n_samples, 0, component, generator), generator)
 
     def _facets(self) -> tuple[Facet, ...]:
@@ -165,4 +154,4 @@ class VaDE(MixtureVAE):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._require("n_components", is_integer(self.n_components, 1), "an integer >= 1")
+        self._require_integers(n_components=1)

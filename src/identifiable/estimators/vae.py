@@ -1,4 +1,4 @@
-r"""Variational autoencoders: the baselines that promise nothing.
+r"""Variational autoencoders: baselines without an identifiability guarantee.
 
 Model, with decoder f and encoder (m, s):
 
@@ -15,7 +15,6 @@ Without an auxiliary variable or a mixture prior any rotation of z fits equally 
 """
 
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -24,15 +23,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from identifiable.arrays import Array, is_real
+from identifiable.arrays import Array
 from identifiable.distributions.densities import kl_normal, log_normal
 from identifiable.estimators.autoencoder import Autoencoder, Posterior
 from identifiable.estimators.variational import VariationalAutoencoder
 from identifiable.nets import Architecture
+from identifiable.training import Batch
 
 
 class _VAE(VariationalAutoencoder):
-    """What the three have in common: everything but the divergence."""
+    """Everything but the divergence."""
+
+    keep = "agreement"  # bounds with different β are not comparable
 
     def __init__(
         self,
@@ -69,17 +71,11 @@ class _VAE(VariationalAutoencoder):
         self.patience = patience
         self.checkpoint = checkpoint
 
-    @abstractmethod
-    def _divergence(self, module: Autoencoder, q: Posterior, z: Tensor, x: Tensor, rows: int) -> Tensor: ...
-
-    def _log_prior(self, module: Autoencoder, z: Tensor, x: Tensor) -> Tensor:
+    def _log_prior(self, module: Autoencoder, z: Tensor, x: Tensor, u: Tensor | None = None) -> Tensor:
         return log_normal(z, torch.zeros_like(z), torch.zeros_like(z)).sum(-1)
 
     def _draw_latents(self, size: int, generator: np.random.RandomState) -> Array:
         return generator.standard_normal((size, self.n_latents))
-
-    def _kept(self) -> int:
-        return self.stability_.chosen  # bounds with another β are not this one: agreement decides
 
 
 class VAE(_VAE):
@@ -87,28 +83,20 @@ class VAE(_VAE):
 
     Parameters
     ----------
-    n_latents : number of latents n.
-    n_restarts : autoencoders trained together in one batch; their agreement is `stability_`.
-    random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
-    device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
-    verbose : 1 shows a progress bar on a terminal, 0 nothing.
-    likelihood : "gaussian" (columns are standardised inside; one learnt noise scale per column), "bernoulli" (values in
-        [0, 1]), "logistic" (pixels in {0, 1/255, ..., 1}) or "categorical" (whole numbers that name categories).
-    binarise : with "bernoulli": None takes values for probabilities, "threshold" cuts them at 1/2, "draw" draws a bit
-        for each anew at every step of training.
-    hidden, activation : layers of the encoder; the decoder mirrors them.
-    net : a name ("mlp", "convnet", "resnet", "arch1", ...) or an `identifiable.nets.Architecture` in the place of
-        both. With it X may hold images (N, h, w) or (N, h, w, c), and images come out, too.
-    max_steps, batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
-    patience : stop after this many records (of 100) without a better held-out bound in any restart; None: never.
-    checkpoint : a file from which an interrupted fit continues exactly; it is removed when the fit is done.
+    n_latents : int, default=2. Number of latents n.
+    n_restarts : int, default=4. Autoencoders trained in one batch. Their agreement is `stability_`; the one that agrees
+        most with the others is kept.
+    random_state, device, verbose : see :class:`LatentModel`.
+    likelihood, binarise, hidden, activation, net, max_steps, batch_size, learning_rate, patience, checkpoint : see
+        :class:`Columns`.
 
     Attributes
     ----------
     module_ : the kept autoencoder.
-    mean_, scale_ : (d,) what the columns were standardised with.
+    mean_, scale_ : (d,) means and scales with which the columns were standardised.
     image_shape_ : shape of an image, if `fit` was given images.
     restart_scores_ : (R,) bound on held-out rows.
+    kept_ : the restart that was kept.
     history_ : `History` of the training.
     stability_ : `Stability`, the agreement between restarts on held-out rows.
     fit_status_ : "stable", "doubtful", "unstable" or "unchecked".
@@ -129,7 +117,7 @@ class VAE(_VAE):
     Kingma & Welling, Auto-encoding variational Bayes, ICLR 2014.
     """
 
-    def _divergence(self, module: Autoencoder, q: Posterior, z: Tensor, x: Tensor, rows: int) -> Tensor:
+    def _divergence(self, module: Autoencoder, q: Posterior, z: Tensor, inputs: Batch, rows: int) -> Tensor:
         return kl_normal(q.mean, q.log_sd).sum(-1)
 
 
@@ -177,7 +165,7 @@ class _WeightedVAE(_VAE):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._require("beta", is_real(self.beta, 0), "a number > 0")
+        self._require_positive("beta")
 
 
 class BetaVAE(_WeightedVAE):
@@ -190,7 +178,7 @@ class BetaVAE(_WeightedVAE):
     Higgins et al., beta-VAE: learning basic visual concepts with a constrained variational framework, ICLR 2017.
     """
 
-    def _divergence(self, module: Autoencoder, q: Posterior, z: Tensor, x: Tensor, rows: int) -> Tensor:
+    def _divergence(self, module: Autoencoder, q: Posterior, z: Tensor, inputs: Batch, rows: int) -> Tensor:
         return self.beta * kl_normal(q.mean, q.log_sd).sum(-1)
 
 
@@ -206,9 +194,9 @@ class BetaTCVAE(_WeightedVAE):
     Chen et al., Isolating sources of disentanglement in variational autoencoders, NeurIPS 2018, eq. (2) and (S4).
     """
 
-    def _divergence(self, module: Autoencoder, q: Posterior, z: Tensor, x: Tensor, rows: int) -> Tensor:
+    def _divergence(self, module: Autoencoder, q: Posterior, z: Tensor, inputs: Batch, rows: int) -> Tensor:
         conditional = log_normal(z, q.mean, q.log_sd).sum(-1)
-        prior = self._log_prior(module, z, x)
+        prior = self._log_prior(module, z, inputs[0])
         z, mean, log_scale = (t.transpose(1, 2).contiguous() for t in (z, q.mean, q.log_sd))  # (R, n, B)
         # (R, n, B, B), z_b under q(. | x_j): sums run over the last axis, which is the fast one.
         pairs = log_normal(z[..., :, None], mean[..., None, :], log_scale[..., None, :])

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from identifiable.arrays import IntArray
 from identifiable.distributions.mixture import Mixture
 
 LOG_2_PI = math.log(2 * math.pi)
@@ -142,12 +143,17 @@ class MixtureBase(nn.Module):
             self.off.mul_((scale[:, :, None] / scale[:, None, :])[:, None])
 
     @torch.no_grad()
+    def order(self, member: int = 0) -> IntArray:
+        """Return the components of a member, the heaviest first, as `mixture` numbers them."""
+        return np.argsort(-torch.softmax(self.logits[member].double(), -1).cpu().numpy(), kind="stable")
+
+    @torch.no_grad()
     def mixture(self, member: int = 0) -> Mixture:
         """Return the mixture of a member, its heaviest component first."""
         weights = torch.softmax(self.logits[member].double(), -1).cpu().numpy()
         M = self._factors[member].double().cpu().numpy()
         covariances = np.linalg.inv(M.swapaxes(1, 2) @ M)
-        order = np.argsort(-weights, kind="stable")
+        order = self.order(member)
         covariances = (covariances + covariances.swapaxes(1, 2)) / 2
         return Mixture(weights[order], self.means[member].double().cpu().numpy()[order], covariances[order])
 

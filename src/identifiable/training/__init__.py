@@ -1,9 +1,8 @@
-"""The one training loop of the library, `minimise`, and the words it is spoken to in."""
+"""The training loop of the library, `minimise`, and the types of its arguments."""
 
 from identifiable.training.clock import seconds_left, time_limit
-from identifiable.training.extragradient import extragradient
-from identifiable.training.loop import minimise
-from identifiable.training.plan import Anneal, Batch, Constrained, Data, Loss, Plan, Step
+from identifiable.training.loop import minimise, run
+from identifiable.training.plan import Anneal, Batch, Constrained, Data, Loss, Plan, Stage, Step
 from identifiable.training.state import History
 
 __all__ = [
@@ -14,9 +13,10 @@ __all__ = [
     "History",
     "Loss",
     "Plan",
+    "Stage",
     "Step",
-    "extragradient",
     "minimise",
+    "run",
     "seconds_left",
     "time_limit",
 ]

@@ -1,4 +1,4 @@
-"""A time limit for whatever is trained inside it."""
+"""A time limit for the training inside it."""
 
 import time
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _LIMIT: ContextVar[float | None] = ContextVar("limit", default=None)
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Stop training inside with `OutOfTimeError` once the seconds are over; an outer limit that ends sooner holds.
+    """Stop training inside with `OutOfTimeError` once the seconds are over; the earlier of nested limits counts.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def require_time() -> None:
-    """Raise `OutOfTimeError` where a time limit is over."""
+    """Raise `OutOfTimeError` once the time limit is over."""
     limit = _LIMIT.get()
     if limit is not None and time.monotonic() >= limit:
         raise OutOfTimeError("The time is over.")

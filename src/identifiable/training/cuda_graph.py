@@ -1,4 +1,4 @@
-"""What makes a GPU fast: recorded steps, for launching small nets takes most of their time, and short mantissas."""
+"""Faster training on a GPU: recorded steps, because small nets spend most time on kernel launches, and TF32."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ Result = TypeVar("Result")
 
 
 class CudaGraph(Generic[Result]):
-    """A function of a batch as a CUDA graph: two calls are taken as they are, the third is recorded, others replay it.
+    """A function of a batch as a CUDA graph: two calls run directly, the third is recorded, later ones replay it.
 
-    The function must do the same at every call, on batches of one shape. What it returns is overwritten by the next.
+    The function must do the same at every call, on batches of one shape. Each call overwrites the result of the last.
     """
 
     def __init__(self, function: Callable[[Batch], Result], rng: torch.Generator | None = None) -> None:
@@ -46,7 +46,7 @@ class CudaGraph(Generic[Result]):
 def tf32() -> Iterator[None]:
     """Let products of float32 on a GPU round their factors to 10 bits (TF32): many times faster for wide nets.
 
-    For training from noisy gradients; what a trained net says is computed in full.
+    For training from noisy gradients; outputs of trained nets are computed in full precision.
     """
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = True
@@ -58,7 +58,7 @@ def tf32() -> Iterator[None]:
 
 @contextmanager
 def _side_stream() -> Iterator[None]:
-    """Run on a stream of its own, which is how work that will be recorded must be warmed up."""
+    """Run on a separate stream, as warm-up of recorded work requires."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

@@ -1,20 +1,23 @@
-"""The one training loop of the library.
+"""The training loop of the library.
 
 `minimise` solves, for R members (restarts) at once,
 
-    min_θr  E_batch[ loss(θr) ]        s.t.  inequality(θr) <= 0,  equality(θr) = 0,       r = 1..R,
+    min_θr  E_batch[ loss(θr) ]        subject to  inequality(θr) <= 0,        r = 1..R,
 
-by Adam on the parameters and, where there are constraints, projected gradient ascent on one set of Lagrange multipliers
-per member. Members share nothing but the clock: every parameter has the member axis first, the losses are summed, and
-so one backward pass gives every member its own gradient.
+by Adam. Members are independent: every parameter has the member axis first, the losses are summed, and one backward
+pass gives every member its own gradient. With constraints, each member has its own Lagrange multipliers λ, and a step
+is extragradient Adam (Gidel et al. 2019): with v = (θ, λ), G the gradient of the Lagrangian (ascent in λ) and U the
+update of Adam, whose moments see both gradients,
+
+    v' = v + U(G(v)),    v <- v + U(G(v')),    λ clipped at zero after each.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,8 +29,10 @@ from identifiable import files
 from identifiable.errors import FitFailedError
 from identifiable.training.clock import require_time
 from identifiable.training.cuda_graph import CudaGraph
-from identifiable.training.plan import Batch, Constrained, Data, Loss, Plan, Step
+from identifiable.training.plan import Batch, Constrained, Data, Loss, Plan, Stage, Step
 from identifiable.training.state import History, Run, fingerprint_of
+
+Result = TypeVar("Result")
 
 
 def minimise(
@@ -44,25 +49,24 @@ def minimise(
     problem: str = "",
     verbose: int = 0,
 ) -> History:
-    """Train all members of module in place and return what happened.
+    """Train all members of module in place and return the records.
 
     Parameters
     ----------
     module : its parameters and buffers all have the member axis R first.
-    loss : (batch, step) -> (R,) losses, or `Constrained`. The batch holds tensors (R, B, ...).
+    loss : (batch, step) -> (R,) losses, or `Constrained` with `plan.dual_rate`. The batch holds tensors (R, B, ...).
     data : tensors with N rows each on the module's device, or a function (rows, rng) -> fresh rows.
     plan : steps, learning rate, annealing, patience.
-    seed : fixes batches and noise; with the module's start it fixes the result, bit for bit, on one device.
-    criterion : () -> (R,), lower is better, on held-out data and never on the truth. Each member ends with the
-        parameters of its best record. Where the loss itself is annealed, records are comparable from
-        `plan.criterion_from` on.
-    prepare : (batch, step) -> the batch to use, called before each step, for what changes outside the gradient.
+    seed : fixes batches and noise; with the initial parameters it fixes the result, bit for bit, on one device.
+    criterion : () -> (R,), lower is better, on held-out data and without ground truth. Each member ends with the
+        parameters of its best record.
+    prepare : (batch, step) -> the batch to use. Called before each step, for changes outside the gradient.
     capture : on a GPU, record the step once and replay it, which is many times faster for small nets. The loss must
         then be the same function of the batch, the annealed quantities, the module and draws from `step.rng` at every
-        step: no `step.number`, no constraints. What else changes, `prepare` puts into the batch or into buffers.
-    checkpoint : a file to continue from if it exists, and to write to on the way. A fit that is killed and started
+        step, without `step.number`. Whatever else changes, `prepare` puts into the batch or into buffers.
+    checkpoint : a file to continue from if it exists, and to write to during training. A fit that is killed and started
         again with the same arguments ends with the same parameters, bit for bit.
-    problem : what else the loss depends on, in words: a checkpoint of another problem is refused.
+    problem : whatever else the loss depends on, as text: a checkpoint of another problem is refused.
     verbose : 0 is silent; 1 shows a progress bar on a terminal.
 
     Examples
@@ -90,7 +94,7 @@ def minimise(
     total, counted = torch.zeros(run.members, device=run.device), 0
     replayed = CudaGraph(partial(_advance, run, loss, Step(0, run.rng, annealed)), run.rng)
     captured = capture and run.device.type == "cuda"
-    with _progress(plan, verbose) as bar, _one_order():
+    with _progress(plan, verbose) as bar, _deterministic_convolutions():
         task = bar.add_task("fit", total=plan.steps, completed=run.step, value="")
         while run.step < plan.steps and not (plan.patience and run.stale >= plan.patience):
             require_time()
@@ -101,11 +105,11 @@ def minimise(
             batch, step = run.batches.draw(), Step(run.step, run.rng, annealed)
             if prepare is not None:
                 batch = prepare(batch, step)
-            value, gradient = replayed(batch) if captured else _advance(run, loss, step, batch)
-            total, counted = total + value.loss.detach(), counted + 1
+            value, excess, gradient = replayed(batch) if captured else _advance(run, loss, step, batch)
+            total, counted = total + value, counted + 1
             run.step += 1
             if run.step % plan.record_every == 0 or run.step == plan.steps:
-                record = _record(run, value, total / counted, gradient)
+                record = _record(run, total / counted, excess, gradient)
                 run.seconds = time.monotonic() - started
                 module.eval()
                 with torch.no_grad():
@@ -120,9 +124,31 @@ def minimise(
     return _finish(run, path, fingerprint)
 
 
+def run(stages: Generator[Stage, History, Result], verbose: int = 0) -> Result:
+    """Train the stages that a generator yields, send each history back to it, and return what it returns.
+
+    Examples
+    --------
+    >>> import torch
+    >>> net = torch.nn.Module()
+    >>> net.w = torch.nn.Parameter(torch.zeros(2, 1))
+    >>> def stages():
+    ...     history = yield Stage(net, lambda batch, step: net.w.square().sum(1), [torch.zeros(4, 1)], Plan(steps=3))
+    ...     return history.step[-1]
+    >>> int(run(stages()))
+    3
+    """
+    try:
+        stage = next(stages)
+        while True:
+            stage = stages.send(minimise(**vars(stage), verbose=verbose))
+    except StopIteration as end:
+        return end.value
+
+
 @contextmanager
-def _one_order() -> Iterator[None]:
-    """Let convolutions on a GPU add up in the same order every time."""
+def _deterministic_convolutions() -> Iterator[None]:
+    """Let convolutions on a GPU sum in the same order every time."""
     before = torch.backends.cudnn.deterministic
     torch.backends.cudnn.deterministic = True
     try:
@@ -131,46 +157,33 @@ def _one_order() -> Iterator[None]:
         torch.backends.cudnn.deterministic = before
 
 
-def _advance(run: Run, loss: Loss, step: Step, batch: Batch) -> tuple[Constrained, Tensor]:
-    """Take one step; return what was minimised, and the norm of each member's gradient."""
-    run.optimiser.zero_grad(set_to_none=True)
-    found = loss(batch, step)
-    value = found if isinstance(found, Constrained) else Constrained(found)
-    _lagrangian(run, value).sum().backward()
-    gradient = _clip_gradients(run, run.plan.clip)
-    run.optimiser.step()
-    _ascend(run, value)
-    return value, gradient
-
-
-def _lagrangian(run: Run, value: Constrained) -> Tensor:
-    if value.loss.shape != (run.members,):
-        raise ValueError(f"loss must return one value per member, ({run.members},). Got {tuple(value.loss.shape)}.")
-    constraints = _constraints(value)
-    if constraints is None:
-        return value.loss
-    if run.multipliers is None:
-        run.multipliers = torch.zeros_like(constraints.detach())
-    return value.loss + (run.multipliers * constraints).sum(1)
-
-
-def _constraints(value: Constrained) -> Tensor | None:
-    given = [c for c in (value.inequality, value.equality) if c is not None]
-    return torch.cat(given, dim=1) if given else None
-
-
-def _ascend(run: Run, value: Constrained) -> None:
-    """λ <- max(0, λ + η inequality),  μ <- μ + η equality."""
-    constraints = _constraints(value)
-    if constraints is None or run.multipliers is None:
-        return
-    run.multipliers.add_(constraints.detach(), alpha=run.plan.dual_rate)
-    if value.inequality is not None:
-        run.multipliers[:, : value.inequality.shape[1]].clamp_(min=0)
+def _advance(run: Run, loss: Loss, step: Step, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Take one step; return losses (R,) and constraints (R, 1) before it, and the gradient norm of each member."""
+    constrained = run.multipliers is not None
+    variables = [p.data for p in (*run.parameters, run.multipliers) if p is not None]
+    start = [v.clone() for v in variables] if constrained else []
+    values: list[tuple[Tensor, Tensor | None]] = []
+    for second in (False, True) if constrained else (False,):
+        for optimiser in run.optimisers:
+            optimiser.zero_grad(set_to_none=True)
+        found = loss(batch, step)
+        value, excess = (found.loss, found.inequality) if isinstance(found, Constrained) else (found, None)
+        if value.shape != (run.members,):
+            raise ValueError(f"loss must return one value per member, ({run.members},). Got {tuple(value.shape)}.")
+        if (excess is None) == constrained:
+            raise ValueError("A Constrained loss needs Plan(dual_rate=...), and dual_rate needs a Constrained loss.")
+        total = value if excess is None or run.multipliers is None else value + (run.multipliers * excess).sum(1)
+        total.sum().backward()
+        gradient = _clip_gradients(run, run.plan.clip)
+        if second:
+            torch._foreach_copy_(variables, start)
+        run.update()
+        values.append((value.detach(), None if excess is None else excess.detach()))
+    return *values[0], gradient
 
 
 def _clip_gradients(run: Run, clip: float | None) -> Tensor:
-    """Bound each member's gradient norm by clip; a member whose gradient is not finite gets none this time."""
+    """Bound the gradient norm of each member by clip; replace gradients that are not finite by zero."""
     gradients = [p.grad for p in run.parameters if p.grad is not None]
     norms = torch.stack([torch.linalg.vector_norm(g.reshape(run.members, -1), dim=1) for g in gradients])
     norm: Tensor = torch.linalg.vector_norm(norms, dim=0)
@@ -181,20 +194,15 @@ def _clip_gradients(run: Run, clip: float | None) -> Tensor:
     return norm
 
 
-def _record(run: Run, value: Constrained, loss: Tensor, gradient: Tensor) -> dict[str, Any]:
+def _record(run: Run, loss: Tensor, excess: Tensor | None, gradient: Tensor) -> dict[str, Any]:
     record = {
         "step": run.step,
         "learning_rate": run.plan.rate(run.step - 1),
         "loss": loss.double().cpu().tolist(),
         "gradient": gradient.double().cpu().tolist(),
     }
-    violations = []
-    if value.inequality is not None:
-        violations.append(value.inequality.detach().clamp(min=0))
-    if value.equality is not None:
-        violations.append(value.equality.detach().abs())
-    if violations:
-        record["violation"] = torch.cat(violations, dim=1).amax(1).double().cpu().tolist()
+    if excess is not None:
+        record["violation"] = excess.clamp(min=0).amax(1).double().cpu().tolist()
     return record
 
 

@@ -1,11 +1,12 @@
-"""What to minimise, how long and how fast: the vocabulary of the training loop."""
+"""What to minimise, for how long and at which rate: the types of the training loop."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,14 @@ class Anneal:
 
 @dataclass(frozen=True)
 class Plan:
-    """How long and how fast to train.
+    """Number of steps, learning rate, and when to stop.
 
     The learning rate rises linearly over the first `warm_up` of the steps and falls along a cosine to `final` times its
-    peak. `clip` bounds each member's gradient norm. With a criterion, training stops once no member has improved for
-    `patience` records, counted from the share `criterion_from` of the steps on, for losses that change until then.
-    A record is taken every `every` steps (default: 100 records), and a checkpoint, where one is asked for, at the first
-    record that is `checkpoint_seconds` after the last.
+    peak. `clip` bounds the gradient norm of each member. `dual_rate` is the learning rate of the multipliers of a
+    `Constrained` loss; None trains without constraints. With a criterion, training stops once no member has improved
+    for `patience` records. Records count from the share `criterion_from` of the steps on, because annealed losses are
+    not comparable before. Every `every` steps there is a record (default: 100 records), and a checkpoint, if requested,
+    at the first record `checkpoint_seconds` after the last checkpoint.
     """
 
     steps: int
@@ -51,7 +53,7 @@ class Plan:
     final: float = 0.01
     betas: tuple[float, float] = (0.9, 0.99)
     clip: float | None = None
-    dual_rate: float = 1e-2
+    dual_rate: float | None = None
     patience: int | None = None
     criterion_from: float = 0.0
     every: int | None = None
@@ -74,7 +76,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Step:
-    """What a loss may know of the moment: its number, the source of randomness, the annealed quantities."""
+    """The current step as a loss sees it: its number, its random generator, and the annealed quantities."""
 
     number: int
     rng: torch.Generator
@@ -83,14 +85,29 @@ class Step:
 
 @dataclass(frozen=True)
 class Constrained:
-    """What the loss of a constrained problem returns: loss (R,), inequality (R, m) <= 0, equality (R, k) = 0."""
+    """What a constrained loss returns: loss (R,) to minimise subject to inequality (R, 1) <= 0."""
 
     loss: Tensor
-    inequality: Tensor | None = None
-    equality: Tensor | None = None
+    inequality: Tensor
 
 
 Batch = tuple[Tensor, ...]
 Loss = Callable[[Batch, Step], Tensor | Constrained]
 # Arrays with N rows each, or a function (rows, rng) -> fresh rows.
 Data = Sequence[Tensor] | Callable[[int, torch.Generator], Sequence[Tensor]]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One part of a training: the arguments of `minimise`, where each field is described."""
+
+    module: nn.Module
+    loss: Loss
+    data: Data
+    plan: Plan
+    seed: int = 0
+    criterion: Callable[[], Tensor] | None = None
+    prepare: Callable[[Batch, Step], Batch] | None = None
+    capture: bool = False
+    checkpoint: str | Path | None = None
+    problem: str = ""

@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from identifiable.training.plan import Batch, Data, Plan
 
 @dataclass(frozen=True)
 class History:
-    """What happened, a row per record: T records of R members.
+    """Records of a training: T records of R members.
 
     Attributes
     ----------
@@ -30,8 +31,8 @@ class History:
     gradient : (T, R) gradient norm at the record, before clipping.
     criterion : (T, R) the label-free criterion; NaN where there is none.
     violation : (T, R) the largest constraint violation at the record; NaN where there is no constraint.
-    best_step : (R,) the record each member was taken from.
-    multipliers : (R, m + k) Lagrange multipliers at the end.
+    best_step : (R,) step of the record whose parameters each member ended with.
+    multipliers : (R, 1) Lagrange multipliers at the end.
     stopped : why training ended: "steps" or "patience".
     seconds : wall time, over all resumed parts.
     """
@@ -99,7 +100,7 @@ class Batches:
         self.order = keys.argsort(dim=1)
 
     def resume(self, position: int, epoch_rng: Tensor, rng: Tensor) -> None:
-        """Stand again where these states were taken."""
+        """Return to the position at which these states were saved."""
         self.epoch_rng, self.position = epoch_rng, position
         if position > 0:
             self.rng.set_state(epoch_rng)
@@ -124,8 +125,12 @@ class Run:
         self.batches = Batches(data, plan.batch_size, self.members, self.rng)
         capturable = capturable and self.device.type == "cuda"
         rate = torch.tensor(plan.learning_rate, device=self.device) if capturable else plan.learning_rate
-        self.optimiser = torch.optim.Adam(self.parameters, lr=rate, betas=plan.betas, fused=True, capturable=capturable)
+        adam = partial(torch.optim.Adam, betas=plan.betas, fused=True, capturable=capturable)
+        self.optimisers = [adam(self.parameters, lr=rate)]
         self.multipliers: Tensor | None = None
+        if plan.dual_rate is not None:
+            self.multipliers = nn.Parameter(self.parameters[0].new_zeros(self.members, 1))
+            self.optimisers.append(adam([self.multipliers], lr=plan.dual_rate, maximize=True))
         self.step = 0
         self.stale = 0
         self.seconds = 0.0
@@ -135,15 +140,23 @@ class Run:
         self.records: list[dict[str, Any]] = []
 
     def set_rate(self, rate: float) -> None:
-        """Set the learning rate of the next step."""
-        for group in self.optimiser.param_groups:
+        """Set the learning rate of the parameters for the next step."""
+        for group in self.optimisers[0].param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(rate)
             else:
                 group["lr"] = rate
 
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take a step of Adam; multipliers stay non-negative."""
+        for optimiser in self.optimisers:
+            optimiser.step()
+        if self.multipliers is not None:
+            self.multipliers.clamp_(min=0)
+
     def note(self, record: dict[str, Any], criterion: Tensor | None) -> None:
-        """Add a record; keep the members that are better than ever."""
+        """Add a record; keep the state of each member whose criterion is its best so far."""
         if criterion is not None:
             value = criterion.detach().double().cpu().numpy()
             better = value < self.best
@@ -163,8 +176,9 @@ class Run:
         tensors = {"rng": self.rng.get_state(), "epoch_rng": self.batches.epoch_rng}
         tensors |= {f"module/{k}": v for k, v in self.module.state_dict().items()}
         tensors |= {f"best/{k}": v for k, v in (self.best_state or {}).items()}
-        for i, state in self.optimiser.state_dict()["state"].items():
-            tensors |= {f"adam/{i}/{k}": v for k, v in state.items()}
+        for o, optimiser in enumerate(self.optimisers):
+            for i, state in optimiser.state_dict()["state"].items():
+                tensors |= {f"adam/{o}/{i}/{k}": v for k, v in state.items()}
         if self.multipliers is not None:
             tensors["multipliers"] = self.multipliers
         header = {
@@ -191,13 +205,14 @@ class Run:
         on_device = {k: v.to(self.device) for k, v in tensors.items()}
         self.module.load_state_dict(_under("module/", on_device))
         self.best_state = _under("best/", on_device) or None
-        adam: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in _under("adam/", tensors).items():
-            index, key = name.split("/")
-            adam.setdefault(int(index), {})[key] = tensor
-        groups = self.optimiser.state_dict()["param_groups"]
-        self.optimiser.load_state_dict({"state": adam, "param_groups": groups})
-        self.multipliers = on_device.get("multipliers")
+        for o, optimiser in enumerate(self.optimisers):
+            adam: dict[int, dict[str, Tensor]] = {}
+            for name, tensor in _under(f"adam/{o}/", tensors).items():
+                index, key = name.split("/")
+                adam.setdefault(int(index), {})[key] = tensor
+            optimiser.load_state_dict({"state": adam, "param_groups": optimiser.state_dict()["param_groups"]})
+        if self.multipliers is not None:
+            self.multipliers.data.copy_(on_device["multipliers"])
         self.batches.resume(header["position"], tensors["epoch_rng"], tensors["rng"])
         self.step, self.stale, self.seconds = header["step"], header["stale"], header["seconds"]
         self.best, self.best_step = np.array(header["best"]), np.array(header["best_step"], dtype=np.int64)
@@ -210,10 +225,8 @@ class Run:
             missing = [math.nan] * self.members
             return np.array([r.get(name, missing) for r in self.records], dtype=np.float64)
 
-        if self.multipliers is None:
-            multipliers = np.zeros((self.members, 0))
-        else:
-            multipliers = self.multipliers.double().cpu().numpy()
+        none = torch.zeros(self.members, 0)
+        multipliers = (none if self.multipliers is None else self.multipliers).detach().double().cpu().numpy()
         return History(
             step=np.array([r["step"] for r in self.records], dtype=np.int64),
             learning_rate=np.array([r["learning_rate"] for r in self.records]),
@@ -229,7 +242,7 @@ class Run:
 
 
 def fingerprint_of(run: Run, data: Data, seed: int, problem: str) -> str:
-    """Say what problem this is: a checkpoint of another one must not be continued."""
+    """Return a hash of the problem: a checkpoint of another problem must not be continued."""
     h = hashlib.sha256()
     shapes = {k: [str(v.dtype), *v.shape] for k, v in run.module.state_dict().items()}
     plan = asdict(run.plan) | {"checkpoint_seconds": None}

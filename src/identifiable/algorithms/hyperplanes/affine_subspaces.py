@@ -1,10 +1,10 @@
-r"""Flats: samples with one pattern of activity span too little, and what vanishes on them are rows to be found.
+r"""Affine subspaces that hold all samples with one pattern of activity, and the functionals that vanish on them.
 
-Samples whose latents in I rest lie in a flat of codimension |I|; its null space, the functionals that vanish on it, is
-spanned by the rows of I. Flats come from three places: *neighbours* (where the rest value is far from the mean, samples
-of one pattern are near each other), samples with one *on/off code* of the rows found so far, and combinations of rows
-met on the way. Intersecting null spaces isolates single rows; a flat that cannot be split is a *block*: its latents are
-always active together, and only their span is identified.
+Samples whose latents in I are inactive lie in an affine subspace of codimension |I|. Its null space, the functionals
+that vanish on it, is spanned by the rows of I. Subspaces come from three sources: *neighbours* (where the inactive
+value is far from the mean, samples of one pattern are near each other), samples with one *on/off code* of the rows
+found so far, and combinations of rows that the search meets. Intersecting null spaces isolates single rows. A subspace
+that cannot be split is a *block*: its latents are always active together, and only their span is identified.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from torch import Tensor
 from identifiable.algorithms.hyperplanes.planes import FLOOR, LEAST_SHARE, Hyperplane, WhitenedData
 from identifiable.arrays import Array
 
-LARGEST = 14  # null spaces of more dimensions are not searched
-TRIES = 16  # null spaces to intersect with, of which the best is taken
-SAME_LINE = 1 - 1e-7  # cosine from which a functional belongs to two null spaces
+MOST_FUNCTIONALS = 14  # null spaces of more dimensions are not searched
+TRIED = 16  # null spaces to intersect with; the best one is kept
+SHARED = 1 - 1e-7  # cosine from which a functional belongs to two null spaces
 
 
 @dataclass(frozen=True)
-class Flat:
-    """Orthonormal functionals null (n + 1, m) that vanish on it, and which of the rows known are among them."""
+class Subspace:
+    """An affine subspace: the orthonormal functionals null (n + 1, m) that vanish on it, and which rows are known."""
 
     null: Array
     known: NDArray[np.bool_]
@@ -47,24 +47,24 @@ class Moments:
         return full
 
 
-def neighbour_flats(cloud: WhitenedData, rng: np.random.Generator, most: int) -> list[Array]:
-    """Return null spaces of the flats that hold a sample together with its nearest neighbours on white data.
+def neighbour_subspaces(data: WhitenedData, rng: np.random.Generator, most: int) -> list[Array]:
+    """Return null spaces of the subspaces that hold a sample together with its nearest neighbours on white data.
 
-    n + 15 neighbours in general position span everything; if they do not, they share a flat. Seeds are drawn among the
-    samples on no flat yet; the search ends when a whole batch of them is alone on its flat.
+    n + 15 neighbours in general position span everything; if they do not, they share a subspace. Seeds are chosen among
+    samples that are on no subspace yet. The search ends when no seed of a batch shares a subspace with its neighbours.
     """
-    n, close = cloud.n, cloud.n + 15
-    if cloud.rows < 2 * close:
+    n, close = data.n, data.n + 15
+    if data.rows < 2 * close:
         return []
-    x, single = cloud.x, cloud.single[:, :n]
+    x, single = data.x, data.single[:, :n]
     lengths = (single**2).sum(1)
-    flats: list[Array] = []
-    free = np.ones(cloud.rows, dtype=bool)
-    while len(flats) < most and free.sum() > close:
+    subspaces: list[Array] = []
+    free = np.ones(data.rows, dtype=bool)
+    while len(subspaces) < most and free.sum() > close:
         seeds = rng.permutation(np.flatnonzero(free))[:16]
         apart = lengths - 2 * single[seeds] @ single.T
         groups = torch.topk(apart, close, dim=1, largest=False).indices.numpy()
-        before = len(flats)
+        before = len(subspaces)
         for seed, group in zip(seeds, groups, strict=True):
             if not free[seed]:
                 continue
@@ -73,74 +73,74 @@ def neighbour_flats(cloud: WhitenedData, rng: np.random.Generator, most: int) ->
             values, vectors = np.linalg.eigh((x[group] - centre).T @ (x[group] - centre))
             null = vectors[:, values < 1e-12 * values[-1]]
             if null.shape[1]:
-                inside = np.arange(cloud.rows)
+                inside = np.arange(data.rows)
                 for functional in null.T:
                     inside = inside[np.abs((x[inside] - centre) @ functional) < 1e-5]
                 free[inside] = False
-                flats.append(cloud.null_space(inside))
-        if len(flats) == before:
+                subspaces.append(data.null_space(inside))
+        if len(subspaces) == before:
             break
-    return flats
+    return subspaces
 
 
-def code_flats(cloud: WhitenedData, kept: list[Hyperplane]) -> list[Flat]:
-    """Return the flats of samples with one on/off code of the rows kept on which more vanishes than those rows."""
-    codes = np.stack([np.abs(k.distance(cloud.x)) < max(k.band, 1e-5) for k in kept], 1)
+def code_subspaces(data: WhitenedData, kept: list[Hyperplane]) -> list[Subspace]:
+    """Return the subspaces of samples with one on/off code of the kept rows, where more than these rows vanish."""
+    codes = np.stack([np.abs(k.distance(data.x)) < max(k.band, 1e-5) for k in kept], 1)
     patterns, group, counts = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
     group = group.ravel()
-    flats = []
-    for g in np.argsort(-counts)[: 12 * cloud.n]:
-        if counts[g] < cloud.n + 6:
+    subspaces = []
+    for g in np.argsort(-counts)[: 12 * data.n]:
+        if counts[g] < data.n + 6:
             break
-        null = cloud.null_space(np.flatnonzero(group == g))
+        null = data.null_space(np.flatnonzero(group == g))
         if null.shape[1] > patterns[g].sum():
-            flats.append(Flat(np.linalg.qr(null)[0], patterns[g]))
-    return flats
+            subspaces.append(Subspace(np.linalg.qr(null)[0], patterns[g]))
+    return subspaces
 
 
-def known_flats(nulls: list[Array], kept: list[Hyperplane]) -> list[Flat]:
-    """Return the flats of null spaces that hold more than rows kept."""
+def known_subspaces(nulls: list[Array], kept: list[Hyperplane]) -> list[Subspace]:
+    """Return the subspaces whose null spaces hold more than kept rows."""
     rows = np.array([k.row / np.linalg.norm(k.row) for k in kept])
-    flats = []
+    subspaces = []
     for null in nulls:
         basis = np.linalg.qr(null)[0]
-        known = np.linalg.norm(rows @ basis, axis=1) > SAME_LINE if kept else np.zeros(0, dtype=bool)
+        known = np.linalg.norm(rows @ basis, axis=1) > SHARED if kept else np.zeros(0, dtype=bool)
         if known.sum() < null.shape[1]:
-            flats.append(Flat(basis, known))
-    return flats
+            subspaces.append(Subspace(basis, known))
+    return subspaces
 
 
-def narrow(flat: Flat, flats: list[Flat], rng: np.random.Generator) -> Flat:
-    """Intersect a null space with others as long as known rows drop out and an unknown one stays."""
-    for _ in range(2 * len(flat.null)):
-        if flat.null.shape[1] == 1:
+def narrow(subspace: Subspace, subspaces: list[Subspace], rng: np.random.Generator) -> Subspace:
+    """Intersect a null space with others while this removes known rows and keeps an unknown one."""
+    for _ in range(2 * len(subspace.null)):
+        if subspace.null.shape[1] == 1:
             break
-        best: Flat | None = None
-        for h in rng.permutation(len(flats))[:TRIES]:
-            known = flat.known & flats[h].known
-            if known.sum() < flat.known.sum() or not flat.known.any():
-                left, cosines, _ = np.linalg.svd(flat.null.T @ flats[h].null)
-                both = flat.null @ left[:, : len(cosines)][:, cosines > SAME_LINE]
-                if known.sum() < both.shape[1] < flat.null.shape[1]:
+        best: Subspace | None = None
+        for h in rng.permutation(len(subspaces))[:TRIED]:
+            known = subspace.known & subspaces[h].known
+            if known.sum() < subspace.known.sum() or not subspace.known.any():
+                left, cosines, _ = np.linalg.svd(subspace.null.T @ subspaces[h].null)
+                both = subspace.null @ left[:, : len(cosines)][:, cosines > SHARED]
+                if known.sum() < both.shape[1] < subspace.null.shape[1]:
                     fewer = best is None or (known.sum(), both.shape[1]) < (best.known.sum(), best.null.shape[1])
-                    best = Flat(both, known) if fewer else best
+                    best = Subspace(both, known) if fewer else best
         if best is None:
             break
-        flat = best
-    return flat
+        subspace = best
+    return subspace
 
 
 def sparse_directions(
-    cloud: WhitenedData, null: Array, rng: torch.Generator, starts: int = 24, sweeps: int = 30
+    data: WhitenedData, null: Array, rng: torch.Generator, starts: int = 24, sweeps: int = 30
 ) -> Array:
-    """Functionals in span(null) (n + 1, m) that vanish on many samples, by reweighted least squares."""
+    """Return functionals in span(null) (n + 1, m) that vanish on many samples, by reweighted least squares."""
     m = null.shape[1]
     if m == 1:
         return null.T
-    values = cloud.x[:6000] @ null[: cloud.n] + null[cloud.n]
+    values = data.x[:6000] @ null[: data.n] + null[data.n]
     values = values[(np.abs(values) > 1e-5).any(1)]
     if len(values) < 5 * m:
-        return np.zeros((0, cloud.n + 1))
+        return np.zeros((0, data.n + 1))
     spectrum, vectors = np.linalg.eigh(values.T @ values / len(values))
     whiten = vectors / np.sqrt(np.maximum(spectrum, 1e-12))
     moments = Moments(torch.as_tensor(values @ whiten).float())
@@ -156,10 +156,10 @@ def sparse_directions(
     return (null @ whiten @ np.array(distinct).T).T
 
 
-def is_block(cloud: WhitenedData, null: Array, directions: Array) -> bool:
-    """Whether no direction of the flat vanishes on more samples than the whole flat does."""
-    n = cloud.n
-    together = (np.abs(cloud.x @ null[:n] + null[n]) < 10 * FLOOR).all(1).mean()
+def is_block(data: WhitenedData, null: Array, directions: Array) -> bool:
+    """Return whether no single direction vanishes on more samples than all directions of the null space together."""
+    n = data.n
+    together = (np.abs(data.x @ null[:n] + null[n]) < 10 * FLOOR).all(1).mean()
     norms = np.linalg.norm(directions[:, :n], axis=1)
-    single = np.abs(cloud.x @ directions[:, :n].T + directions[:, n]) < 10 * FLOOR * norms
+    single = np.abs(data.x @ directions[:, :n].T + directions[:, n]) < 10 * FLOOR * norms
     return bool(together > LEAST_SHARE and (single.mean(0) < 1.02 * together + 0.002).all())

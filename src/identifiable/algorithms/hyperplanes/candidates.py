@@ -1,17 +1,17 @@
-r"""Candidates for the hyperplanes of latents at rest: polished, tested, and chosen to be independent.
+r"""Candidate hyperplanes: refined, tested, and selected to be independent.
 
-A combination of several true rows vanishes where all of them rest, so it holds many samples exactly too; but these
-span too little. The test of codimension finds that out, and notes their flat.
+A combination of several true rows vanishes where all their latents are inactive, so it also holds many samples exactly.
+These samples span too few directions. The test of codimension detects this and keeps their affine subspace for later.
 """
 
 import numpy as np
 
-from identifiable.algorithms.hyperplanes.affine_subspaces import LARGEST
+from identifiable.algorithms.hyperplanes.affine_subspaces import MOST_FUNCTIONALS
 from identifiable.algorithms.hyperplanes.planes import FLOOR, LEAST_SHARE, Hyperplane, WhitenedData
 from identifiable.arrays import Array
 
-SAME, SAME_EXACT = 0.999, 1 - 1e-6  # correlation from which two rows are one: before polishing, and after
-LEAST_SHARPNESS = 50  # samples on a hyperplane for one beside it
+SAME, SAME_REFINED = 0.999, 1 - 1e-6  # correlation from which two rows are one: before refinement, and after
+LEAST_SHARPNESS = 50  # samples on a hyperplane for each sample beside it
 
 
 class Candidates:
@@ -19,26 +19,26 @@ class Candidates:
 
     def __init__(self, x: Array, rng: np.random.Generator) -> None:
         self.rng = rng
-        self.cloud = WhitenedData(x, rng)
-        self.n = self.cloud.n
+        self.data = WhitenedData(x, rng)
+        self.n = self.data.n
         self.candidates: list[Hyperplane] = []
         self.directions = np.zeros((0, self.n))  # of the candidates
         self.kept: list[Hyperplane] = []
-        self.noted: list[Array] = []  # null spaces (n + 1, m) that hold several rows each
-        self.blocks: list[Array] = []  # those in which no direction vanishes more often than all together
+        self.unsplit: list[Array] = []  # null spaces (n + 1, m) that hold several rows each
+        self.blocks: list[Array] = []  # null spaces in which no direction vanishes more often than all together
 
     @property
     def solved(self) -> bool:
-        """Whether n independent rows are known exactly, and none holds so few samples that it needs a second look."""
+        """Whether n independent rows are known exactly, and none of them holds suspiciously few samples."""
         shares = [k.share for k in self.kept]
         return len(shares) == self.n and min(shares) >= 0.4 * float(np.median(shares))
 
     def add_candidates(self, rows: Array, most: int = 400) -> int:
-        """Polish candidate rows (m, n + 1), keep genuine hyperplanes; return how many more are kept."""
-        resting = self.cloud.resting(rows)
+        """Refine candidate rows (m, n + 1) and keep genuine hyperplanes; return how many more rows are kept."""
+        shares = self.data.inactive_share(rows)
         before = len(self.kept)
-        for i in np.argsort(-resting)[:most]:
-            if resting[i] < LEAST_SHARE:
+        for i in np.argsort(-shares)[:most]:
+            if shares[i] < LEAST_SHARE:
                 break
             if not self._known(rows[i], SAME) and self._consider(rows[i]) and len(self.candidates) >= self.n:
                 self._keep_independent()
@@ -48,11 +48,11 @@ class Candidates:
         return len(self.kept) - before
 
     def _consider(self, row: Array) -> bool:
-        """Polish one row and add it to the candidates if it is a genuine hyperplane."""
-        plane = self.cloud.refine_plane(row)
+        """Refine one row and add it to the candidates if it is a genuine hyperplane."""
+        plane = self.data.refine_plane(row)
         if plane is None or plane.sharpness < LEAST_SHARPNESS:
             return False
-        if plane.share < max(LEAST_SHARE, 2.0 * self.n / self.cloud.rows) or self._known(plane.row, SAME_EXACT):
+        if plane.share < max(LEAST_SHARE, 2.0 * self.n / self.data.rows) or self._known(plane.row, SAME_REFINED):
             return False
         if self._holds_several(plane):
             return False
@@ -68,43 +68,43 @@ class Candidates:
         return any(np.linalg.norm(_basis(block).T @ a) > limit for block in self.blocks)
 
     def _holds_several(self, plane: Hyperplane) -> bool:
-        """Whether the samples on it span too little: then it is a combination of rows, and their flat is noted."""
+        """Return whether the samples on it span too little: a combination of rows, whose subspace is kept for later."""
         n = self.n
-        inside = np.flatnonzero(np.abs(plane.distance(self.cloud.x)) < plane.band)
-        x = self.cloud.x[inside]
+        inside = np.flatnonzero(np.abs(plane.distance(self.data.x)) < plane.band)
+        x = self.data.x[inside]
         widest: Array | None = None
-        for attempt in range(8):  # random subsets, small and large: a few stray samples would hide it in all of them
+        for attempt in range(8):  # random subsets, small and large: a few stray samples would hide it in the whole
             size = min(len(inside), max(4 * n, len(inside) // 6 if attempt % 2 else 0))
-            null = self.cloud.null_space(self.rng.choice(inside, size, replace=False))
+            null = self.data.null_space(self.rng.choice(inside, size, replace=False))
             if null.shape[1] > (1 if widest is None else widest.shape[1]):
                 off = (np.abs(x @ null[:n] + null[n]) > 10 * FLOOR).any(1).sum()
-                if off <= n + 10:  # all but strays; a component that only the subset misses is larger
+                if off <= n + 10:  # only strays are off; a component that the subset misses is larger
                     widest = null
-        if widest is not None and widest.shape[1] <= LARGEST:
-            self.note(widest)
+        if widest is not None and widest.shape[1] <= MOST_FUNCTIONALS:
+            self.add_subspace(widest)
         return widest is not None
 
-    def note(self, null: Array) -> None:
-        """Keep a flat for later, once."""
+    def add_subspace(self, null: Array) -> None:
+        """Keep a null space for later, once."""
         new = _basis(null)
-        for flat in (*self.noted, *self.blocks):
-            if flat.shape[1] == null.shape[1]:
-                cosines = np.linalg.svd(_basis(flat).T @ new, compute_uv=False)
+        for old in (*self.unsplit, *self.blocks):
+            if old.shape[1] == null.shape[1]:
+                cosines = np.linalg.svd(_basis(old).T @ new, compute_uv=False)
                 if cosines[-1] > 1 - 1e-6:
                     return
-        self.noted.append(null)
+        self.unsplit.append(null)
 
     def _keep_independent(self) -> None:
-        """Greedy choice of independent rows, largest spike first."""
+        """Select independent rows greedily, the largest spike first."""
         self.kept = []
         basis = np.zeros((0, self.n))
         for i in sorted(range(len(self.candidates)), key=lambda i: -self.candidates[i].share):
             plane, v = self.candidates[i], self.directions[i]
-            rest = v - basis.T @ (basis @ v)
-            rest -= basis.T @ (basis @ rest)
-            if len(self.kept) < self.n and np.linalg.norm(rest) > 1e-3:
+            new = v - basis.T @ (basis @ v)
+            new -= basis.T @ (basis @ new)
+            if len(self.kept) < self.n and np.linalg.norm(new) > 1e-3:
                 self.kept.append(plane)
-                basis = np.vstack([basis, rest / np.linalg.norm(rest)])
+                basis = np.vstack([basis, new / np.linalg.norm(new)])
 
 
 def _basis(null: Array) -> Array:

@@ -5,8 +5,8 @@ Minimised over W (n, n + 1), acting on white rows in homogeneous coordinates (x,
     F(W) = Σ_i E ρ(t_i) - log|det W|,    t = W (x, 1),
 
 with ρ the pinball loss |t| + (2τ - 1) t or the scale-free ½ log(t² + ε² var t), smoothed at a width ε that falls from
-stage to stage. Limited-memory BFGS, started from a row's own curvature 1 + E φ(t_i): a step costs two products with the
-data, O(N n²) per start, where a Newton step for every row would cost O(N n³).
+stage to stage. Limited-memory BFGS, scaled by the curvature 1 + E φ(t_i) of each row: a step costs two products with
+the data, O(N n²) per start, where a Newton step for every row would cost O(N n³).
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from identifiable.training.clock import require_time
 
-MEMORY = 8  # pairs that approximate the curvature
-SHRINK, TRIES = 0.3, 8  # of the step, when it does not descend
+MEMORY = 8  # pairs of steps and gradients that approximate the curvature
+SHRINK, SHRINKS = 0.3, 8  # factor by which a step that does not descend shrinks, and how often
 
 
 class Contrast(Protocol):
@@ -63,12 +63,12 @@ class LogSize:
 
 def _apply(x: Tensor, W: Tensor):  # type: ignore[no-untyped-def]
     """Return t = W (x, 1) as (D, N, S n), and the function ψ -> E ψ (x, 1) (D, S, n, q)."""
-    flat = W.flatten(1, 2)
+    stacked = W.flatten(1, 2)
 
     def pull(psi: Tensor) -> Tensor:
         return (psi.transpose(1, 2) @ x / x.shape[1]).reshape(W.shape)
 
-    return x @ flat.transpose(1, 2), pull
+    return x @ stacked.transpose(1, 2), pull
 
 
 def descend(
@@ -115,7 +115,7 @@ def descend(
             for (s, y, sy), weight in zip(pairs, reversed(weights), strict=True):
                 step = step + (weight - inner(y, step) / sy) * s
             slope, length = inner(gradient, step).double(), torch.ones_like(value)
-            for _ in range(TRIES):
+            for _ in range(SHRINKS):
                 new = W.clone()
                 new[:, :, fixed:] -= length.to(W.dtype) * step
                 new_value, new_gradient, new_curvature = evaluate(new, epsilon)
@@ -123,7 +123,7 @@ def descend(
                 if not bool(worse.any()):
                     break
                 length = torch.where(worse, SHRINK * length, length)
-            else:  # a start that found no descent stays where it is; the others are not held up
+            else:  # a start that found no descent stays where it is; the others go on
                 new, new_value = torch.where(worse, W, new), torch.where(worse, value, new_value)
                 new_gradient = torch.where(worse, gradient, new_gradient)
                 new_curvature = torch.where(worse, curvature, new_curvature)

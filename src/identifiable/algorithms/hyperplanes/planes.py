@@ -1,11 +1,12 @@
 r"""Hyperplanes that hold many samples exactly: one candidate at a time.
 
-A latent that rests in a share of the samples, mixed affinely, puts that share of the white rows x on one hyperplane
-{x : w·x + b = 0}. A candidate near it is *polished*: the band around it shrinks to its spike, and the hyperplane is the
-smallest principal direction of the samples in the band. Distances are in units of a coordinate's standard deviation.
+A latent that is inactive in a share of the samples, mixed affinely, puts that share of the white rows x on one
+hyperplane {x : w·x + b = 0}. A candidate near it is *refined*: the band around it shrinks to its spike, and the
+hyperplane is the smallest principal direction of the samples in the band. Distances are in units of the standard
+deviation of a coordinate.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,9 +17,9 @@ from identifiable.arrays import Array
 
 EXACT = 1e-4  # a spike narrower than this, in sd, is called exact
 FLOOR = 3e-6  # half-width of the narrowest band
-BANDS = (0.06, 0.03, 0.015, 0.005, 0.0015, 5e-4, 1e-4, 2e-5)  # half-widths, in sd, from which a polish may start
-PEAKS = (0.03, 0.07, 0.15)  # half-widths, in sd, at which a coordinate is looked at for a peak
-LEAST_SHARE = 0.04  # of the samples on a hyperplane that is looked for
+BANDS = (0.06, 0.03, 0.015, 0.005, 0.0015, 5e-4, 1e-4, 2e-5)  # half-widths, in sd, from which refinement may start
+PEAKS = (0.03, 0.07, 0.15)  # half-widths, in sd, at which a peak of a coordinate is measured
+LEAST_SHARE = 0.04  # smallest share of the samples on a hyperplane
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,50 @@ class Hyperplane:
 
     @property
     def row(self) -> Array:
-        """Its functional (n + 1,) in homogeneous coordinates."""
+        """The functional (n + 1,) in homogeneous coordinates."""
         return np.append(self.normal, self.offset)
 
     def distance(self, x: Array) -> Array:
-        """Signed distance of rows x (N, n)."""
+        """Return the signed distance of rows x (N, n)."""
         return x @ self.normal + self.offset
+
+
+@dataclass(frozen=True, eq=False)
+class Unmixing:
+    """An affine map t = W y + b of rows y (N, n) whose coordinates t_i are zero in as many rows as possible.
+
+    Attributes
+    ----------
+    W, b : (n, n) and (n,).
+    verified : the first so many coordinates are exactly zero in a share of the rows, or belong to a block.
+    blocks : groups of coordinates that are zero in the same rows. Each spans its group; no single coordinate of a
+        group is identified.
+    noise : standard deviation of the noise in each column of y; 0 where none was fitted.
+    """
+
+    W: Array
+    b: Array
+    verified: int
+    blocks: tuple[tuple[int, ...], ...]
+    noise: float = 0.0
+
+    @property
+    def rows(self) -> Array:
+        """The functionals (n, n + 1) in homogeneous coordinates."""
+        return np.c_[self.W, self.b]
+
+    def latents(self, y: Array) -> Array:
+        """Return t (N, n) of rows y."""
+        return y @ self.W.T + self.b
+
+    def of_scaled(self, sd: Array) -> "Unmixing":
+        """Return the same map for rows y whose columns are sd (n,) times as large."""
+        return replace(self, W=self.W / sd)
+
+    def normalised(self, y: Array) -> "Unmixing":
+        """Return the map whose coordinates have unit variance on rows y."""
+        size = self.latents(y).std(0)
+        return replace(self, W=self.W / size[:, None], b=self.b / size)
 
 
 class WhitenedData:
@@ -53,7 +92,7 @@ class WhitenedData:
         self.single = torch.as_tensor(np.c_[self.x, np.ones(self.rows)]).float()
         self.part = self.x[: max(4000, 60 * self.n)]
 
-    def resting(self, functionals: Array, width: float = 0.03) -> Array:
+    def inactive_share(self, functionals: Array, width: float = 0.03) -> Array:
         """Return the share (m,) of samples that each functional puts within `width` of zero, in units of its sd."""
         t = np.abs(self.x[:4000] @ functionals[:, : self.n].T + functionals[:, self.n])
         return (t < width * np.linalg.norm(functionals[:, : self.n], axis=1)).mean(0)
@@ -91,7 +130,7 @@ class WhitenedData:
         return float(widths[np.where(enough, inner / ((outer - inner) / 2 + 1), 0).argmax()])
 
     def null_space(self, samples: NDArray[np.intp]) -> Array:
-        """All functionals (n + 1, m) that vanish on these samples."""
+        """Return all functionals (n + 1, m) that vanish on these samples."""
         x = self.x[samples]
         mean = x.mean(0)
         values, vectors = np.linalg.eigh((x - mean).T @ (x - mean) / len(x))

@@ -1,18 +1,18 @@
-r"""The search for n independent hyperplanes that hold the samples at rest: the linear core of sparse unmixing.
+r"""The search for n independent hyperplanes that hold the samples whose latents are inactive.
 
-1. *Neighbours*: flats of near samples, intersected until single rows are left (`flats.py`). Solves the case of rest
-   values far from the mean, where descent has many false minima, as long as a pattern of activity has samples enough.
+1. *Neighbours*: affine subspaces of near samples, intersected until single rows are left (`affine_subspaces.py`). This
+   solves the case of inactive values far from the mean, where descent has many false minima, if every pattern of
+   activity has enough samples.
 2. *Starts*: descent of  Σ_i E ρ_τ(w_i·x + b_i) - log|det W|  (`descent.py`) with the pinball loss in homogeneous
-   coordinates, from FastICA-like and random starts, for several τ in one batch. The τ-quantile of w·x sits on the rest
-   value exactly for every τ between P(t < rest) and P(t <= rest); |t| around the mean (τ = 1/2) would miss it where
-   the rest value is far from the mean. The better half after the coarse stages is carried on.
-3. *Candidates* are polished, and combinations of rows told from rows (`candidates.py`); the flat of a combination is
-   noted, and searched by itself.
+   coordinates, from FastICA-like and random starts, for several τ in one batch. The τ-quantile of w·x is exactly the
+   inactive value for every τ between P(t < value) and P(t <= value); |t| around the mean (τ = 1/2) would miss a value
+   that is far from the mean. The better half after the coarse stages goes on to the fine ones.
+3. *Candidates* are refined, and combinations of rows are separated from rows (`candidates.py`). The subspace of a
+   combination is searched in turn.
 4. *Algebra* on the on/off codes of the rows found so far isolates rows that no start has reached.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -20,68 +20,43 @@ import torch
 from torch import Tensor
 
 from identifiable.algorithms.hyperplanes.affine_subspaces import (
-    LARGEST,
-    code_flats,
+    MOST_FUNCTIONALS,
+    code_subspaces,
     is_block,
-    known_flats,
+    known_subspaces,
     narrow,
-    neighbour_flats,
+    neighbour_subspaces,
     sparse_directions,
 )
-from identifiable.algorithms.hyperplanes.candidates import SAME_EXACT, Candidates
+from identifiable.algorithms.hyperplanes.candidates import SAME_REFINED, Candidates
 from identifiable.algorithms.hyperplanes.descent import LogSize, Pinball, descend, ica_start, orient
-from identifiable.algorithms.hyperplanes.planes import peaks, unit
+from identifiable.algorithms.hyperplanes.planes import Unmixing, peaks, unit
 from identifiable.arrays import Array
 from identifiable.training.clock import require_time
 
-SMOOTH = (1.0, 0.7, 0.5, 0.3)  # widths ε of the descent where nothing rests exactly, in sd
+SMOOTH = (1.0, 0.7, 0.5, 0.3)  # widths ε of the descent where no latent is exactly inactive, in sd
 COARSE, FINE = (0.5, 0.286, 0.164, 0.093), (0.053, 0.031, 0.018, 0.01)  # widths ε of the descent, in sd
-# Contrast of the start and τ of the descent, in the order they are tried.
+# Contrast of the start and τ of the descent: the first round has the first four, or eight of few latents, and so on.
 SCHEDULE = (
-    ("tanh", 0.5),
-    ("tanh", 0.05),
-    ("tanh", 0.2),
-    ("skew", 0.12),
-    ("cube", 0.05),
-    ("random", 0.3),
-    ("cube", 0.5),
-    ("skew", 0.5),
-    ("tanh", 0.02),
-    ("cube", 0.02),
-    ("tanh", 0.12),
-    ("skew", 0.05),
-    ("random", 0.12),
-    ("random", 0.5),
-    ("random", 0.4),
-    ("random", 0.05),
+    *(("tanh", 0.5), ("tanh", 0.05), ("tanh", 0.2), ("skew", 0.12)),
+    *(("cube", 0.05), ("random", 0.3), ("cube", 0.5), ("skew", 0.5)),
+    *(("tanh", 0.02), ("cube", 0.02), ("tanh", 0.12), ("skew", 0.05)),
+    *(("random", 0.12), ("random", 0.5), ("random", 0.4), ("random", 0.05)),
 )
-
-
-@dataclass(frozen=True)
-class Found:
-    """Rows (n, n + 1) of w·x + b on the white rows given.
-
-    The first `verified` were seen as sharp hyperplanes. `blocks` are groups of rows that vanish on the same samples
-    only: each spans its group, and no row of it is identified alone.
-    """
-
-    rows: Array
-    verified: int
-    blocks: tuple[tuple[int, ...], ...]
 
 
 def _as_rows(W: Tensor) -> Array:
     return W.reshape(-1, W.shape[-1]).double().cpu().numpy()
 
 
-def tabled_schedule(number: int, many: int) -> tuple[list[str], Tensor]:
-    """Return the contrasts and the τ (many,) of this round."""
+def fixed_schedule(number: int, many: int) -> tuple[list[str], Tensor]:
+    """Return the contrasts and the τ (many,) of a round, from the table."""
     chosen = [SCHEDULE[(number * many + i) % len(SCHEDULE)] for i in range(many)]
     return [kind for kind, _ in chosen], torch.tensor([tau for _, tau in chosen])
 
 
 def pinball_starts(x: Tensor, W: Tensor, tau: Tensor, fixed: int = 0) -> Tensor:
-    """Descend from starts W (D, S, n, q) with a τ each, (S,), and carry the better half on: (D, S / 2, n, q)."""
+    """Descend from starts W (D, S, n, q), one τ (S,) each; return the better half, (D, S / 2, n, q), at fine widths."""
     W = torch.cat([W[:, :, :fixed], orient(x, W, tau)[:, :, fixed:]], 2)
     W = descend(x, W, Pinball(tau), COARSE, 10, fixed=fixed)
     best = peaks(x, W).sum(-1).topk((len(tau) + 1) // 2).indices
@@ -90,7 +65,7 @@ def pinball_starts(x: Tensor, W: Tensor, tau: Tensor, fixed: int = 0) -> Tensor:
 
 
 class HyperplaneSearch(Candidates):
-    """The state of one search: the candidates, the flats they come from, and the starts tried."""
+    """The state of one search: the candidates, the subspaces they come from, and the starts tried."""
 
     def __init__(self, x: Array, seed: int) -> None:
         super().__init__(x, np.random.default_rng(seed))
@@ -98,62 +73,62 @@ class HyperplaneSearch(Candidates):
         self.neighbours: list[Array] = []
         self.contrasts: dict[str, Tensor] = {}
         self.best_start: tuple[float, Array] | None = None
-        self.first: tuple[Tensor, Tensor] | None = None  # rows and starts of a first round that was run beforehand,
+        self.first: tuple[Tensor, Tensor] | None = None  # rows and starts of a first round that ran elsewhere,
         self.smooth: Tensor | None = None  # and its smooth start
 
-    # -- flats ------------------------------------------------------------------
+    # -- subspaces ------------------------------------------------------------------
 
-    def look_at_neighbours(self) -> None:
-        """Find the flats of neighbours, and the rows in which they meet."""
-        self.neighbours = neighbour_flats(self.cloud, self.rng, 6 * self.n)
+    def search_neighbours(self) -> None:
+        """Find the subspaces of neighbours, and the rows in which they intersect."""
+        self.neighbours = neighbour_subspaces(self.data, self.rng, 6 * self.n)
         if len(self.neighbours) > 1:
-            self.use_flats()
+            self.use_subspaces()
 
-    def use_flats(self) -> None:
-        """Split and intersect flats until that brings no more rows."""
+    def use_subspaces(self) -> None:
+        """Split and intersect subspaces until this gives no more rows."""
         more = 1
         while more and len(self.kept) < self.n:
-            more = self._split_noted()
+            more = self._split()
             if len(self.kept) < self.n:
                 more += self._intersect()
 
-    def _split_noted(self) -> int:
-        """Search inside every flat noted so far; return how many more rows are kept."""
-        noted, self.noted = sorted(self.noted, key=lambda a: a.shape[1]), []
+    def _split(self) -> int:
+        """Search inside the unsplit subspaces, the smallest first; return how many more rows are kept."""
+        unsplit = sorted(self.unsplit, key=lambda a: a.shape[1])
         more = 0
-        for null in noted[: 3 * self.n]:
+        for null in unsplit[: 3 * self.n]:
             if len(self.kept) >= self.n:
                 break
-            directions = sparse_directions(self.cloud, null, self.torch_rng)
+            directions = sparse_directions(self.data, null, self.torch_rng)
             new = self.add_candidates(directions)
-            if not new and is_block(self.cloud, null, directions):
+            if not new and is_block(self.data, null, directions):
                 self.blocks.append(null)
             more += new
-        self.noted = []
+        self.unsplit = []
         return more
 
     def _intersect(self) -> int:
         """Intersect null spaces until one unknown row is left in them; return how many more rows are kept."""
-        flats = known_flats(self.neighbours, self.kept)
+        subspaces = known_subspaces(self.neighbours, self.kept)
         if len(self.kept) > 1:
-            flats += code_flats(self.cloud, self.kept)
+            subspaces += code_subspaces(self.data, self.kept)
         lines: list[Array] = []
-        for h in self.rng.permutation(len(flats))[: 4 * self.n]:
-            left = narrow(flats[h], flats, self.rng)
+        for h in self.rng.permutation(len(subspaces))[: 4 * self.n]:
+            left = narrow(subspaces[h], subspaces, self.rng)
             if left.null.shape[1] == 1 and not left.known.any():
-                if not lines or np.abs(np.array(lines) @ left.null[:, 0]).max() < SAME_EXACT:
+                if not lines or np.abs(np.array(lines) @ left.null[:, 0]).max() < SAME_REFINED:
                     lines.append(left.null[:, 0])
                 if len(lines) + len(self.kept) >= self.n:
                     break
             elif left.null.shape[1] <= 10:
-                self.note(left.null)
+                self.add_subspace(left.null)
         more = self.add_candidates(np.array(lines)) if lines else 0
         if more:
             return more
-        for flat in sorted(flats, key=lambda a: a.null.shape[1])[: 2 * self.n]:
-            if flat.null.shape[1] > LARGEST or len(self.kept) >= self.n:
+        for subspace in sorted(subspaces, key=lambda a: a.null.shape[1])[: 2 * self.n]:
+            if subspace.null.shape[1] > MOST_FUNCTIONALS or len(self.kept) >= self.n:
                 break
-            more += self.add_candidates(sparse_directions(self.cloud, flat.null, self.torch_rng))
+            more += self.add_candidates(sparse_directions(self.data, subspace.null, self.torch_rng))
         return more
 
     def independent_blocks(self) -> list[Array]:
@@ -171,22 +146,22 @@ class HyperplaneSearch(Candidates):
 
     @property
     def starts_per_round(self) -> int:
-        """As many as make a round worth its overhead."""
+        """Number of starts that makes a round worth its overhead."""
         return 8 if self.n < 15 else 4
 
     def subsample(self, number: int) -> Tensor:
-        """Draw the white rows (1, N, n + 1) of a round."""
+        """Return random white rows (1, N, n + 1) for a round."""
         n = self.n
         size = int(max(2500, (100 if n < 60 else 60) * n) * (1 + 0.5 * number))
-        return self.cloud.single[torch.randperm(self.cloud.rows, generator=self.torch_rng)[:size]][None]
+        return self.data.single[torch.randperm(self.data.rows, generator=self.torch_rng)[:size]][None]
 
     def schedule(self, number: int) -> tuple[list[str], Tensor]:
         """Return the contrasts and the τ of this round: from the table, or from the rows verified so far."""
         many = self.starts_per_round
         if not self.kept:
-            return tabled_schedule(number, many)
-        # The window of τ in which the rows found so far sit on their quantile.
-        t = np.stack([k.distance(self.cloud.x) for k in self.kept], 1)
+            return fixed_schedule(number, many)
+        # The window of τ for which the rows found so far are at their quantile.
+        t = np.stack([k.distance(self.data.x) for k in self.kept], 1)
         bands = np.array([k.band for k in self.kept])
         below, above = (t < -bands).mean(0), (t > bands).mean(0)
         low, high = np.median(np.minimum(below, above)), np.median(1 - np.maximum(below, above))
@@ -195,20 +170,20 @@ class HyperplaneSearch(Candidates):
         return kinds, torch.as_tensor(np.clip(low + places * (high - low), 0.01, 0.5)).float()
 
     def start(self, kind: str) -> Tensor:
-        """Return a start (n, n + 1) of this contrast, the verified rows in place of as many of its own."""
+        """Return a start (n, n + 1) of this contrast, in which the verified rows replace the rows nearest to them."""
         start = torch.cat([self.contrast(kind), torch.zeros(self.n, 1)], 1)
         fixed = self.verified_rows()
         if not len(fixed):
             return start
         basis = torch.linalg.qr(fixed[:, : self.n].T)[0]
-        rest = start[:, : self.n] - start[:, : self.n] @ basis @ basis.T
-        order = scipy.linalg.qr(rest.numpy().T, pivoting=True, mode="r")[1][: self.n - len(fixed)]
+        new = start[:, : self.n] - start[:, : self.n] @ basis @ basis.T
+        order = scipy.linalg.qr(new.numpy().T, pivoting=True, mode="r")[1][: self.n - len(fixed)]
         return torch.cat([fixed, start[order]])
 
     def contrast(self, kind: str) -> Tensor:
         """Return the rotation (n, n) that is best by this contrast; a new one each time if it is random."""
         if kind == "random" or kind not in self.contrasts:
-            white = self.cloud.single[None, : max(8000, 100 * self.n), : self.n]
+            white = self.data.single[None, : max(8000, 100 * self.n), : self.n]
             self.contrasts[kind] = ica_start(white, kind, self.torch_rng)[0]
         return self.contrasts[kind]
 
@@ -218,92 +193,95 @@ class HyperplaneSearch(Candidates):
         return torch.as_tensor(np.stack(rows)).float() if rows else torch.zeros(0, self.n + 1)
 
     def start_round(self, number: int) -> None:
-        """Descend from a batch of starts on a subsample and offer their rows."""
+        """Descend from a batch of starts on a subsample and add their rows to the candidates."""
         x = self.subsample(number)
         kinds, tau = self.schedule(number)
         W = torch.stack([self.start(kind) for kind in kinds])[None]
-        self.take(x, pinball_starts(x, W, tau, fixed=len(self.verified_rows()))[0])
+        self.add_starts(x, pinball_starts(x, W, tau, fixed=len(self.verified_rows()))[0])
 
-    def take(self, x: Tensor, W: Tensor) -> None:
-        """Offer the rows of the starts W (S, n, n + 1), then those of their sharper minima."""
+    def add_starts(self, x: Tensor, W: Tensor) -> None:
+        """Add the rows of the starts W (S, n, n + 1) to the candidates, then those of their sharper minima."""
         self.add_candidates(_as_rows(W))
         if len(self.kept) < self.n:
             W = W / W[..., : self.n].norm(dim=-1, keepdim=True)
             logs = descend(x, W[None], LogSize(), (0.1, 0.05, 0.02, 0.01), 6)[0]
             self.add_candidates(_as_rows(logs))
-            self.remember(W, logs)
+            self.keep_best_start(W, logs)
 
-    def remember(self, *batches: Tensor) -> None:
-        """Keep the start whose coordinates rest most often, for what is not found otherwise."""
+    def keep_best_start(self, *batches: Tensor) -> None:
+        """Keep the start whose coordinates are most often inactive, for rows that are not found otherwise."""
         for W in batches:
-            for whole, value in zip(W, peaks(self.cloud.single[None, :6000], W[None])[0].sum(-1), strict=True):
+            for whole, value in zip(W, peaks(self.data.single[None, :6000], W[None])[0].sum(-1), strict=True):
                 if self.best_start is None or float(value) > self.best_start[0]:
                     self.best_start = float(value), _as_rows(whole)
 
-    def smooth_starts(self, *kinds: str) -> None:
-        """Remember minimisers of a coarse contrast too: where nothing rests exactly they are the better ones."""
+    def add_smooth_starts(self, *kinds: str) -> None:
+        """Consider minimisers of a coarse contrast too: they are better where no latent is exactly inactive."""
         if self.smooth is None or kinds != ("tanh",):
             W = torch.stack([torch.cat([self.contrast(kind), torch.zeros(self.n, 1)], 1) for kind in kinds])[None]
             self.smooth = descend(self.subsample(0), W, LogSize(), SMOOTH, 15)[0]
-        self.remember(self.smooth)
+        self.keep_best_start(self.smooth)
 
     # -- the result -------------------------------------------------------------
 
     def exhausted(self, rounds: int) -> bool:
-        """Whether another round would not help: all is found, or there is nothing sharp to be found."""
+        """Return whether another round would not help: all rows are found, or no hyperplane is sharp."""
         starts = rounds * self.starts_per_round
         if not self.kept and not self.blocks:
             return starts >= 16
         blocks = self.independent_blocks()
         if blocks and len(self.kept) + sum(map(len, blocks)) == self.n:
-            return starts >= 16 or max(map(len, blocks)) <= 3  # a large block may only not have been split
+            return starts >= 16 or max(map(len, blocks)) <= 3  # a large block may not have been split yet
         return False
 
-    def finish(self, max_rounds: int) -> Found:
-        """Search among neighbours, then at rounds of starts, until n rows are verified or more would not help."""
+    def finish(self, max_rounds: int) -> Unmixing:
+        """Search among neighbours, then in rounds of starts, until n rows are verified or more would not help."""
         number = 0
         if self.first is not None:
-            self.take(*self.first)
+            self.add_starts(*self.first)
             number = 1
         if not self.solved:
-            self.look_at_neighbours()
+            self.search_neighbours()
         while not self.solved and number < max_rounds:
             require_time()
             self.start_round(number)
-            self.use_flats()
+            self.use_subspaces()
             number += 1
             if self.exhausted(number):
                 break
         return self.complete()
 
-    def complete(self) -> Found:
-        """Return n independent rows: what was verified, then blocks, then the rows of the best start."""
+    def complete(self) -> Unmixing:
+        """Return n independent rows: the verified ones, then blocks, then rows of the best start."""
         rows = [k.row for k in self.kept]
         blocks = []
         for block in self.independent_blocks():
             blocks.append(tuple(range(len(rows), len(rows) + len(block))))
             rows.extend(block)
-        if len(rows) == self.n:
-            # A piecewise affine mixture has exact hyperplanes of its own, through some of its pieces: a smooth start
-            # then rests far more often than they do.
-            self.smooth_starts("tanh")
-            single = torch.as_tensor(np.array(rows)).float()
-            resting = float(peaks(self.cloud.single[None, :6000], single[None, None]).sum())
-            trusted = self.best_start is not None and self.best_start[0] < 1.2 * resting
-        else:
-            self.smooth_starts("tanh", "cube", "skew", "random")
-            trusted = 2 * len(rows) >= self.n
-        if not trusted:  # a whole start fits together better than single rows
+        if not self._trusted(rows):  # a whole start fits together better than single rows
             rows, blocks = [], []
         verified = len(rows)
         if verified < self.n and self.best_start is not None:
             others = self.best_start[1]
-            order = np.argsort(-self.cloud.resting(others, 0.05))
+            order = np.argsort(-self.data.inactive_share(others, 0.05))
             for limit in (0.3, 0.05, 1e-3, 0.0):
                 for i in order:
                     if len(rows) < self.n and self._independent(rows, others[i], limit):
                         rows.append(others[i])
-        return Found(np.array(rows), verified, tuple(blocks))
+        found = np.array(rows)
+        return Unmixing(found[:, : self.n], found[:, self.n], verified, tuple(blocks))
+
+    def _trusted(self, rows: list[Array]) -> bool:
+        """Return whether verified rows are rows of the unmixing; consider smooth starts first."""
+        if len(rows) < self.n:
+            self.add_smooth_starts("tanh", "cube", "skew", "random")
+            return 2 * len(rows) >= self.n
+        # A piecewise affine mixture has exact hyperplanes through some of its pieces. The coordinates of a smooth start
+        # are then inactive far more often than those of the hyperplanes.
+        self.add_smooth_starts("tanh")
+        single = torch.as_tensor(np.array(rows)).float()
+        inactive = float(peaks(self.data.single[None, :6000], single[None, None]).sum())
+        return self.best_start is not None and self.best_start[0] < 1.2 * inactive
 
     def _independent(self, rows: list[Array], row: Array, limit: float) -> bool:
         if not rows:
@@ -312,18 +290,18 @@ class HyperplaneSearch(Candidates):
         return bool(np.linalg.norm(v - np.linalg.lstsq(a.T, v, rcond=None)[0] @ a) > limit)
 
 
-@torch.inference_mode()  # the tensors are small: what autograd notes down would be a fifth of the time
+@torch.inference_mode()  # the tensors are small: the bookkeeping of autograd would take a fifth of the time
 def find_hyperplanes(
     sets: Sequence[Array],
     seeds: Sequence[int],
     *,
     max_rounds: int = 8,
     device: torch.device | None = None,
-) -> list[Found]:
+) -> list[Unmixing]:
     """Find n independent hyperplanes that hold many of the rows, for each of many data sets of white rows (N, n).
 
-    With a GPU as the device, the first starts of all data sets of one n descend there in one batch; the rest is done
-    set by set on the CPU.
+    On a GPU, the first starts of all data sets with one n descend in one batch; all other steps run set by set on the
+    CPU.
 
     Examples
     --------
@@ -333,12 +311,12 @@ def find_hyperplanes(
     >>> values, vectors = np.linalg.eigh(np.cov(z.T, ddof=0))
     >>> white = (z - z.mean(0)) @ vectors / np.sqrt(values)
     >>> (found,) = find_hyperplanes([white], [0])
-    >>> t = white @ found.rows[:, :3].T + found.rows[:, 3]
-    >>> found.verified, bool((np.sort(np.abs(t) < 1e-6, 1) == np.sort(z == [0, 1, 2], 1)).all())
+    >>> zero = np.abs(found.latents(white)) < 1e-6
+    >>> found.verified, bool((np.sort(zero, 1) == np.sort(z == [0, 1, 2], 1)).all())
     (3, True)
     """
     searches = [HyperplaneSearch(x, seed) for x, seed in zip(sets, seeds, strict=True)]
-    if device is not None and device.type != "cpu":  # a CPU has more to gain from neighbours, which often suffice
+    if device is not None and device.type != "cpu":  # on a CPU, neighbours are faster and often suffice
         for n in sorted({search.n for search in searches}):
             _first_round([search for search in searches if search.n == n], device)
     return [search.finish(max_rounds) for search in searches]
@@ -346,14 +324,14 @@ def find_hyperplanes(
 
 @torch.inference_mode()
 def centred_rows(x: Array, seed: int, starts: int = 4) -> Array:
-    """Return the rows (n, n + 1) of the best smooth start on white rows x (N, n) with every rest value at the mean.
+    """Return the rows (n, n + 1) of the best smooth start on white rows x (N, n), every inactive value at the mean.
 
-    On a mixture that is far from affine a free rest value is drawn to the folds; where latents lie around their rest
-    value the mean is the better guess.
+    On a mixture that is far from affine, folds attract a free inactive value. The mean is the better guess where
+    latents lie around their inactive value.
     """
     search = HyperplaneSearch(x, seed)
     W = torch.stack([search.start(kind) for kind in ("tanh", "cube", *["random"] * (starts - 2))])[None]
-    rows = search.cloud.single[None, :8000].clone()
+    rows = search.data.single[None, :8000].clone()
     rows[..., -1] = 0
     W = descend(rows, W, LogSize(), SMOOTH, 20)
     value = LogSize()(rows, W, SMOOTH[-1])[0].sum(-1) - torch.linalg.slogdet(W[..., :-1])[1]
@@ -363,12 +341,12 @@ def centred_rows(x: Array, seed: int, starts: int = 4) -> Array:
 
 
 def _first_round(group: list[HyperplaneSearch], device: torch.device) -> None:
-    """Descend from the first starts of many searches of one n together."""
+    """Descend from the first starts of many searches with one n in one batch."""
     xs = [search.subsample(0) for search in group]
     rows = min(x.shape[1] for x in xs)
     x = torch.cat([x[:, :rows] for x in xs])
-    kinds, tau = tabled_schedule(0, group[0].starts_per_round)
-    white = torch.cat([s.cloud.single[None, :rows, : s.n] for s in group]).to(device)
+    kinds, tau = fixed_schedule(0, group[0].starts_per_round)
+    white = torch.cat([s.data.single[None, :rows, : s.n] for s in group]).to(device)
     starts = []
     for kind in kinds:
         W = ica_start(white, kind, group[0].torch_rng)

@@ -1,4 +1,6 @@
-"""What a fit of `PDGMM` may promise: the theorems on its mixture, and what they do not see."""
+"""The certificate of a fit of `PDGMM`: the theorems on its mixture, and checks beyond them."""
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,9 +10,19 @@ from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.base import Stability
 from identifiable.theory import Certificate, Check, Level, certify
 
-RARE_COMPONENT, JUDGED = 0.2, 0.9  # a component's weight beside a typical one's; share of rows to be judged
-ALL_ACTIVE = 0.1  # share of rows with every latent active that is doubted
-FLATTEST = 0.02  # sd of a direction that counts as at rest under a mixture of full rank, in which hardly any does
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What decides a certificate, beside the thresholds of the theorems."""
+
+    rare: float = 0.2  # components of less weight, relative to a typical one, are mostly misread patterns
+    judged: float = 0.9  # share of rows that the certified components must hold: one row in ten may be misread
+    all_active: float = 0.1  # share of rows with all latents active that raises a doubt: more than misread patterns
+    by_chance: float = 3.0  # times that share under independence that raises a doubt
+    flattest: float = 0.02  # sd below which a direction is degenerate under a full-rank mixture, where hardly any is
+
+
+THRESHOLDS = Thresholds()
 
 NOT_GAUSSIAN = Check(
     name="gaussian",
@@ -31,7 +43,7 @@ def certificate_of(
     skewed: bool,
     injective: bool | None,
 ) -> Certificate:
-    """Certify a learnt mixture, with the patterns (J, n) of activity of its components, as far as restarts agree."""
+    """Certify a learnt mixture, with the patterns (J, n) of activity of its components, if restarts agree."""
     status = stability.status
     agree = stability.check
     if status == "unstable" or skewed:
@@ -39,14 +51,14 @@ def certificate_of(
     judged, share = frequent_part(mixture)
     components = Check(
         name="components",
-        statement="the components that are judged hold the rows",
+        statement="the certified components hold the rows",
         statistic=share,
-        threshold=JUDGED,
-        verdict="holds" if share >= JUDGED else "cannot tell",
-        sentence=f"Judged are {len(judged.weights)} components with {share:.0%} of the rows; "
+        threshold=THRESHOLDS.judged,
+        verdict="holds" if share >= THRESHOLDS.judged else "cannot tell",
+        sentence=f"{len(judged.weights)} components with {share:.0%} of the rows are certified; "
         f"{len(mixture.weights) - len(judged.weights)} rare ones, mostly misread patterns, are left out.",
     )
-    found = certify(judged, estimated=True, injective=injective, tolerance=FLATTEST if full_rank else None)
+    found = certify(judged, estimated=True, injective=injective, tolerance=THRESHOLDS.flattest if full_rank else None)
     odd = None if full_rank else other_basis(patterns, mixture.weights)
     checks = (agree, components, *found.checks, *([] if odd is None else [odd]))
     if odd is not None or status != "stable":
@@ -62,26 +74,26 @@ def frequent_part(mixture: Mixture) -> tuple[Mixture, float]:
     """Return the mixture of the components that are not rare beside that of a typical row, and their share."""
     order = np.argsort(mixture.weights)
     typical = mixture.weights[order][np.searchsorted(np.cumsum(mixture.weights[order]), 0.5)]
-    frequent = mixture.weights >= RARE_COMPONENT * typical
+    frequent = mixture.weights >= THRESHOLDS.rare * typical
     weights = mixture.weights[frequent]
     part = Mixture(weights / weights.sum(), mixture.means[frequent], mixture.covariances[frequent])
     return part, float(weights.sum())
 
 
 def other_basis(patterns: NDArray[np.bool_], weights: Array) -> Check | None:
-    """Return a doubt if all latents are active together far too often: such rows may rest in another basis.
+    """Return a doubt if all latents are active together far too often: such rows may be sparse in another basis.
 
-    Only one basis is looked for. Rows that are sparse in another one seem to have every latent active.
+    Only one basis is fitted. Rows that are sparse in another basis appear to have every latent active.
     """
     together, by_chance = float(weights @ patterns.all(1)), float(np.prod(weights @ patterns))
-    if together < ALL_ACTIVE or together < 3 * by_chance:
+    if together < THRESHOLDS.all_active or together < THRESHOLDS.by_chance * by_chance:
         return None
     return Check(
         name="one basis",
-        statement="no row rests in another basis",
+        statement="all rows are sparse in one basis",
         statistic=together,
-        threshold=ALL_ACTIVE,
+        threshold=THRESHOLDS.all_active,
         verdict="cannot tell",
-        sentence=f"In {together:.0%} of the rows every latent is active, {by_chance:.0%} would be so by chance: these "
-        "rows may rest in another basis, and then no basis is shared.",
+        sentence=f"In {together:.0%} of the rows every latent is active, {by_chance:.0%} is expected by chance. These "
+        "rows may be sparse in another basis, and then no basis is shared.",
     )

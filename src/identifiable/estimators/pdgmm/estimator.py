@@ -7,43 +7,40 @@ through an invertible piecewise affine map. An invertible flow t = f(x) is fitte
 
 p_e the density of z smoothed at a width e that falls during training:
 
-    A   p_e(t) = Π_i [p_i N(t_i; μ_i, 1) + (1 - p_i) N(t_i; 0, e²)]           no masks needed: every latent for itself
-    -   t = z B + c + noise, an affine mixture                                the masks, and what A left mixed
+    A   p_e(t) = Π_i [p_i N(t_i; μ_i, 1) + (1 - p_i) N(t_i; 0, e²)]           no masks needed: each latent separately
+    -   t = z B + c + noise, an affine mixture                                the masks, and the mixing that A leaves
     B   p_e(t) = Σ_j w_j N(t; M_j μ, M_j C M_j + e² I)                        the exact mixture
 
-The flow starts at a linear unmixing, of two kinds: with free rest values (`SparseUnmixing`), and with the rest values
-at the mean, which is better where a strong nonlinearity folds the data. All restarts of both kinds go through stage A
-in one batch, each from the unmixing of another half of the rows; held-out likelihood then chooses the kind. Latents
-that are clearly skewed while active are left at A, with slabs of any shape. That the restarts agree on held-out rows at
-the end is the sign, and the only one that needs no truth, that they found the latents; where they do not, a mixture of
-full rank is tried, under which no latent rests, and they are trained again, longer.
+The flow starts at a linear unmixing of one of two kinds: with free inactive values (`SparseUnmixing`), or with inactive
+values at the mean, which is better where a strong nonlinearity folds the data. All restarts of both kinds go through
+stage A in one batch, each from the unmixing of a different half of the rows; held-out likelihood then selects the kind.
+Latents that are clearly skewed while active stay at A, with slabs of any shape. Agreement of the restarts on held-out
+rows is the evidence, without ground truth, that they found the latents. Where they disagree, a mixture of full rank is
+tried, under which no latent is inactive, and then an extended training.
 """
 
 import math
-import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from identifiable.algorithms.hyperplanes.search import centred_rows
+from identifiable.algorithms.coordinates import Coordinates
+from identifiable.algorithms.hyperplanes import centred_rows, refine, unmix
 from identifiable.algorithms.spike_slab import needs_repair
-from identifiable.arrays import Array, FloatArray, hold_out, is_integer, is_real
+from identifiable.arrays import Array, FloatArray
 from identifiable.data.simulator import Simulator
 from identifiable.distributions.mixture import Mixture
-from identifiable.errors import RecoveryWarning
-from identifiable.estimators.base import LatentModel, resolve_device
 from identifiable.estimators.pdgmm.batch import FlowBatch, Trained
 from identifiable.estimators.pdgmm.certificate import certificate_of
-from identifiable.estimators.pdgmm.training import (
+from identifiable.estimators.pdgmm.stages import (
     FEW,
     FlowModel,
     Start,
@@ -52,54 +49,55 @@ from identifiable.estimators.pdgmm.training import (
     start_of,
     steps_for,
 )
-from identifiable.estimators.sparse_unmixing import Masks, Reduction, SparseUnmixing, pattern_mixture
+from identifiable.estimators.sparse_unmixing import Masks, pattern_mixture
+from identifiable.estimators.trained import Split, TrainedModel
 from identifiable.flows.flows import SmoothLeakyFlow
-from identifiable.nets import in_precision_of, select_member
+from identifiable.nets import as_tensor, select_member, select_members
 from identifiable.priors.masked import FullGaussians, MaskedGaussians
 from identifiable.theory import Certificate
-from identifiable.training import History
+from identifiable.training import History, Stage, run
 
-LEAST_SHARE = 0.01  # of the rows in which a latent must be active to be called used
-PILOT = 20_000  # rows of a simulator that units, starts and components are read off
-BLOCK = 4096  # rows that go through the flow at once outside training
+LEAST_SHARE = 0.01  # of the rows in which a latent must be active to count as used
 
 
-class PDGMM(LatentModel):
+class PDGMM(TrainedModel):
     """Recover the latents of a nonlinear mixture of which only some are active in each row.
 
     Parameters
     ----------
-    n_latents : number of latents n; None: the rank of X. The latents of X with more columns are those of its first n
-        principal components, columns in their own units. Latents that are never active, or beyond the rank of X, are
-        reported in `unused_`.
-    n_restarts : flows of each kind of start, all trained together in one batch; the agreement of those of the better
-        kind is `stability_`.
-    random_state : an integer makes a fit repeatable, bit for bit, on one machine and device.
-    device : "auto" (CUDA where there is one), "cpu", "cuda" or "cuda:<number>".
-    verbose : 1 shows a progress bar on a terminal, 0 nothing.
-    depth : layers of the flow.
-    max_steps : of a short fit; None: 4200 for 10 to 20 latents, in proportion fewer for fewer, more for more. A long
-        fit takes 2.5 times as many in its first stage.
-    batch_size, learning_rate : of Adam; the rate warms up and falls along a cosine.
-    extended : whether to go on where the restarts disagree: with a mixture of full rank, and with a longer training.
+    n_latents : int or None, default=None. Number of latents n. None uses the rank of X. For X with more columns, the
+        latents are those of its first n principal components, with columns in their own units. Latents that are never
+        active, or beyond the rank of X, are listed in `unused_`.
+    n_restarts : int, default=2. Flows of each kind of start, all trained in one batch. The agreement of those of the
+        better kind is `stability_`; the one that agrees most with the others is kept.
+    random_state, device, verbose : see :class:`LatentModel`.
+    depth : int, default=24. Layers of the flow.
+    max_steps : int or None, default=None. Steps of a short fit. None uses 4200 for 10 to 20 latents, fewer in
+        proportion for fewer latents, and more for more. An extended fit takes 2.5 times as many in its first stage.
+    batch_size : int, default=512.
+    learning_rate : float, default=0.01. Peak rate of Adam, with warm-up and cosine decay in each stage.
+    extended : bool, default=True. Train more where the restarts disagree: under a mixture of full rank, then longer.
 
     Attributes
     ----------
-    module_ : the kept flow and its mixture.
+    module_ : `FlowModel`. The kept flow and its mixture.
+    coordinates_ : `Coordinates` in which the flow works.
     mixture_ : `Mixture` of the latents: weights, means, covariances, most frequent component first.
-    masks_ : `Masks`, the patterns of activity of its components.
+    masks_ : `Masks`. The patterns of activity of its components.
     smoothing_ : width e of the mixture in `score`, in sd of an active latent.
-    offset_ : (d,) the point x at which every latent rests.
+    offset_ : (d,) the point x at which all latents are inactive.
     blocks_ : groups of latents that are always active together.
     unused_ : latents that are hardly ever active.
-    trained_extended_ : whether the longer training was kept.
-    full_rank_ : whether no latent rests: a mixture of full rank is likelier. The latents are then known up to an
-        affine map, and so is the agreement of restarts measured.
-    skewed_ : whether active latents are too skewed to be Gaussian: they were then found with slabs of any shape, each
-        latent for itself, and `mixture_` has their moments only.
+    trained_extended_ : whether the extended training was kept.
+    full_rank_ : whether no latent is ever inactive, because a mixture of full rank is likelier. The latents are then
+        known up to an affine map, and the agreement of restarts is measured up to one.
+    skewed_ : whether active latents are too skewed to be Gaussian. They are then found with slabs of any shape, each
+        latent separately, and `mixture_` has their moments only.
+    restart_scores_ : (R,) held-out log-likelihood per row, up to a constant.
+    kept_ : the restart that was kept.
     history_ : `History` of the last stage.
     stability_, fit_status_ : agreement between restarts; "unstable" means not recovered.
-    certificate_ : `Certificate`: what is identified, and why.
+    certificate_ : `Certificate`. What is identified, and why.
 
     Examples
     --------
@@ -114,18 +112,17 @@ class PDGMM(LatentModel):
     References
     ----------
     Xu, Lachapelle & Magliacane, Identifiability of potentially degenerate Gaussian mixture models with piecewise affine
-    mixing, AISTATS 2026. The method is this library's own.
+    mixing, AISTATS 2026. The method is ours.
     """
 
+    keep = "agreement"
+    takes_simulator = True
+
     module_: FlowModel[Any]
-    history_: History
-    mean_: Array
-    scale_: Array
-    vectors_: Array
+    coordinates_: Coordinates
     unit_: float
     rest_map_: Array
     rest_scale_: Array
-    n_used_: int
     n_masks_: int
     trained_extended_: bool
     full_rank_: bool
@@ -163,142 +160,122 @@ class PDGMM(LatentModel):
 
     @property
     def _n_features_out(self) -> int:
-        return self.n_used_ if self.n_latents is None else self.n_latents
-
-    def fit(self, X: ArrayLike | Simulator, y: Any = None) -> Self:
-        """Find the latents of X (N, d), or of a `Simulator`, from which every step draws fresh rows. y is ignored."""
-        job = self._prepare(X)
-        _fit_together([self], [job], [_starts(self, job)])
-        return self
+        return self.coordinates_.n if self.n_latents is None else self.n_latents
 
     def fit_many(self, sets: Sequence[ArrayLike | Simulator]) -> "list[PDGMM]":
         """Fit a copy of this estimator to each of many data sets, and return the copies in their order.
 
-        Data sets with the same numbers of rows, columns and latents are trained in one batch, which is what a GPU wants
-        and a CPU does not gain from. A fit is then repeatable together with the others only.
+        Data sets with the same numbers of rows, columns and latents are trained in one batch, which uses a GPU fully
+        and does not pay on a CPU. A fit is then reproducible only together with the others.
         """
         models: list[PDGMM] = [clone(self) for _ in sets]
-        jobs = [model._prepare(X) for model, X in zip(models, sets, strict=True)]
-        alike: dict[tuple[Any, ...], list[int]] = {}
-        for i, (model, job) in enumerate(zip(models, jobs, strict=True)):
-            own = i if job.source is not None else -1
-            alike.setdefault((*job.y.shape, len(job.held), model.n_used_, own), []).append(i)
-        starts = in_parallel(_starts, list(zip(models, jobs, strict=True)))
-        for group in alike.values():
-            _fit_together([models[i] for i in group], [jobs[i] for i in group], [starts[i] for i in group])
+        self._check_parameters()
+        splits = [model._split(X, None) for model, X in zip(models, sets, strict=True)]
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for i, (model, data) in enumerate(zip(models, splits, strict=True)):
+            model._set_inputs(data)
+            single = i if data.source is not None else -1
+            groups.setdefault((data.X.shape, len(data.train), model.coordinates_.n, single), []).append(i)
+        starts = in_parallel(_linear_starts, list(zip(models, splits, strict=True)))
+        for group in groups.values():
+            batch = self._batch([models[i] for i in group], [splits[i] for i in group], [starts[i] for i in group])
+            for i, trained in zip(group, run(models[group[0]]._train(batch), self.verbose), strict=True):
+                models[i]._trained, models[i].history_ = trained, models[group[0]].history_
+                models[i]._keep_restart(splits[i])
+                models[i]._set_results(splits[i])
         return models
 
-    def _prepare(self, X: ArrayLike | Simulator) -> "_Job":
-        """Check parameters and data, and set the coordinates."""
-        self._check_parameters()
-        seed = self._seed()
-        source = X if isinstance(X, Simulator) else None
-        given: Any = X if source is None else source.sample(PILOT, seed).x
-        X = self._check_training_data(given)
-        train, held = hold_out(len(X), seed)
-        train = np.random.default_rng(seed).permutation(train)
-        self._reduce(X[train])
-        return _Job(X[train], self._project(X[train]), self._project(X[held]), seed, source)
+    def _stages(self, data: Split) -> Generator[Stage, History, FlowModel[Any]]:
+        (self._trained,) = yield from self._train(self._batch([self], [data], [_linear_starts(self, data)]))
+        return select_members(self._trained.model, self._trained.members)
 
-    def _linear_starts(self, X: FloatArray, y: Array, seed: int) -> Start:
-        """Return the linear starts of all restarts: those with free rest values first."""
-        half, sd = (len(X) + 1) // 2, y.std(0)
-        halves = [np.arange(len(X))]
-        halves += [np.random.default_rng([seed, r]).permutation(len(X))[:half] for r in range(1, self.n_restarts)]
-        centred = [centred_rows(y[rows] / sd, seed + r) / np.r_[sd, 1.0] for r, rows in enumerate(halves)]
-        free = [self._sparse(X[rows], y[:FEW], centred[r], seed + r) for r, rows in enumerate(halves)]
-        return start_of(y / self.unit_, [np.c_[W[:, :-1] * self.unit_, W[:, -1]] for W in free + centred])
+    def _train(self, batch: FlowBatch) -> Generator[Stage, History, list[Trained]]:
+        """Train the flows of a batch; set the history of the last stage."""
+        stages = batch.fit(extended=self.extended)
+        try:
+            stage = next(stages)
+            while True:
+                self.history_ = yield stage
+                stage = stages.send(self.history_)
+        except StopIteration as end:
+            return end.value
 
-    def _sparse(self, X: FloatArray, y: Array, other: Array, seed: int) -> Array:
-        """Return the rows (n, n + 1) of a sparse unmixing of X, on reduced rows; with noise, if it goes wrong without.
+    def _batch(self, models: "Sequence[PDGMM]", splits: Sequence[Split], starts: Sequence[Start]) -> FlowBatch:
+        """Return the batch that fits models to data of one shape."""
+        data, device = splits[0], splits[0].device
 
-        Wrong beside another unmixing of reduced rows y.
+        def stacked(rows: Sequence[FloatArray]) -> Tensor:
+            return as_tensor(np.stack([model._scaled(X) for model, X in zip(models, rows, strict=True)]), device)
+
+        return FlowBatch(
+            rows=stacked([_shuffled(split) for split in splits]),
+            held=stacked([split.X_held for split in splits]),
+            start=Start.join(starts),
+            stream=None if data.source is None else models[0]._stream(data.source, device),
+            R=self.n_restarts,
+            max_steps=self.max_steps or steps_for(models[0].coordinates_.n),
+            how=Training(self.depth, self.batch_size, self.learning_rate),
+            seed=data.seed,
+        )
+
+    def _set_inputs(self, data: Split) -> None:
+        """Set the principal components of the rows, as many as latents.
+
+        Where some are left out, the columns keep their units, as in every PCA: their variance selects the components.
         """
-        linear = SparseUnmixing(self.n_used_, random_state=seed, verbose=0, device="cpu", noisy=False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RecoveryWarning)
-            search = linear._search(X)
-            linear._finish(*search)
-            if needs_repair(y, self._on_reduced_rows(linear), other):
-                linear.set_params(noisy=True)._finish(*search)
-        return self._on_reduced_rows(linear)
+        full = Coordinates.fit(data.X_train)
+        n = full.rank if self.n_latents is None else min(self.n_latents, full.rank)
+        if n < full.rank:
+            full = Coordinates.fit(data.X_train, standardise=False)
+        self.coordinates_, self.n_masks_ = replace(full, n=n), 0
+        self.unit_ = float(np.sqrt(full.variances[:n].mean()))
 
-    def _on_reduced_rows(self, linear: SparseUnmixing) -> Array:
-        """Return the map of an unmixing of X as rows (n, n + 1) on reduced rows."""
-        n = self.n_used_
-        W = linear.components_[:n] @ (self.vectors_[:, :n] * self.scale_[:, None])
-        return np.c_[W, linear.components_[:n] @ self.mean_ - linear.offset_[:n]]
-
-    def _keep(self, trained: Trained, X: FloatArray) -> None:
-        """Take the restart to keep, and set what is read off it."""
-        self.trained_extended_, self.history_ = trained.extended, trained.history
-        self.full_rank_, self.skewed_ = trained.full_rank, trained.skewed
+    def _keep_restart(self, data: Split) -> None:
+        trained = self._trained
+        del self._trained
+        self.trained_extended_, self.full_rank_, self.skewed_ = trained.extended, trained.full_rank, trained.skewed
         self._compare_restarts(trained.latents, trained.stability)
-        self.module_ = select_member(trained.model, trained.members[trained.kept])
+        self.kept_, self.restart_scores_ = trained.kept, trained.likelihoods.astype(np.float64)
+        self._restarts = select_members(trained.model, trained.members)
+        self.module_ = select_member(self._restarts, self.kept_).eval()
         self.n_masks_ = self.module_.prior.masks.shape[1]
-        self._set_mixture(X)
 
-    def transform(self, X: ArrayLike) -> FloatArray:
-        """Return the latents (N, n_latents), zero where they rest, with unit variance while active."""
-        return self._latents(self._check_new_data(X))
+    def _latents(self, X: FloatArray, u: Any = None, module: Any = None) -> FloatArray:
+        """Return the latents, with those beyond the rank of X, which are always inactive."""
+        z = super()._latents(X, u, module)
+        return np.pad(z, ((0, 0), (0, 0), (0, self._n_features_out - z.shape[-1])))
 
-    @torch.no_grad()
-    def _latents(self, X: FloatArray) -> FloatArray:
-        module, device = self._module_for(X)
-        blocks = [module.flow(self._rows(self._project(x), device, x.dtype))[0][0] for x in _blocks(X)]
-        return self._padded(torch.cat(blocks).cpu().numpy())
-
-    @torch.no_grad()
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Return the observations (N, d) whose latents are Z: exactly, where the columns have the rank of the latents.
+        """Return the observations (N, d) of latents Z: exact where the columns have the rank of the latents.
 
         Directions of x beyond as many principal components as latents are predicted from the latents (`rest_map_`).
         """
         Z = self._check_latents(Z)
-        module, device = self._module_for(Z)
-        t = np.ascontiguousarray(Z[:, : self.n_used_])
-        blocks = [module.flow.inverse(torch.as_tensor(block, device=device)[None])[0] for block in _blocks(t)]
-        y = np.c_[torch.cat(blocks).cpu().numpy() * self.unit_, _both_sides(t) @ self.rest_map_]
-        return ((y @ self.vectors_.T) * self.scale_ + self.mean_).astype(Z.dtype)
+        t = np.ascontiguousarray(Z[:, : self.coordinates_.n])
+        y = self._apply(self._decode, t)[0] * self.unit_
+        return self.coordinates_.lift(y, _both_sides(t) @ self.rest_map_).astype(Z.dtype)
 
-    @torch.no_grad()
     def score_samples(self, X: ArrayLike) -> FloatArray:
         """Return the log-density (N,) of each row in nats, the mixture smoothed at `smoothing_`, in the data's units.
 
         Directions beyond the latents are Gaussian around their prediction. Columns that are a linear function of the
         others carry no density and are left out.
         """
-        X = self._check_new_data(X)
-        module, device = self._module_for(X)
-        found = [module(self._rows(self._project(x), device, x.dtype)) for x in _blocks(X)]
-        value: FloatArray = torch.cat([v[0] for _, v in found]).cpu().numpy().astype(np.float64)
-        t = torch.cat([t[0] for t, _ in found]).cpu().numpy()
-        value += norm.logpdf(self._rest(X) - _both_sides(t) @ self.rest_map_, scale=self.rest_scale_).sum(1)
-        share = self.vectors_.shape[1] / len(self.scale_)
-        value -= self.n_used_ * math.log(self.unit_) + share * float(np.log(self.scale_).sum())
-        return value
-
-    def score(self, X: ArrayLike, y: Any = None) -> float:
-        """Return the mean log-density of the rows of X (see `score_samples`); higher is better. y is ignored."""
-        return float(np.mean(self.score_samples(X)))
+        X, c = self._check_new_data(X), self.coordinates_
+        inside = self._apply(self._log_prob, self._inputs(X))[0].astype(np.float64)
+        t = super()._latents(X)[0]
+        outside = norm.logpdf(c.project(X)[1] - _both_sides(t) @ self.rest_map_, scale=self.rest_scale_).sum(1)
+        return inside + outside - c.n * math.log(self.unit_) - c.log_volume
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> FloatArray:
-        """Draw rows (n_samples, d) of the fitted mixture, seen through the inverse flow."""
-        generator = check_random_state(random_state)
-        mixture = self.mixture_
-        component = generator.choice(len(mixture.weights), size=n_samples, p=mixture.weights)
-        z = np.zeros((n_samples, self._n_features_out))
-        for j in np.unique(component):
-            own = component == j
-            values, vectors = np.linalg.eigh(mixture.covariances[j])
-            noise = generator.standard_normal((int(own.sum()), len(values)))
-            z[own] = mixture.means[j] + noise * np.sqrt(np.maximum(values, 0)) @ vectors.T
-        return self.inverse_transform(z)
+        """Draw rows (n_samples, d) of the fitted mixture through the inverse flow."""
+        generator = self._generator(n_samples, random_state)
+        return self.inverse_transform(self.mixture_.sample(n_samples, generator)[0])
 
     def active(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Return which latents are active in each row, (N, n): the mask of its most probable component."""
-        _, masks = self._most_probable(self._latents(self._check_new_data(X)))
-        return self._padded(masks.astype(np.float64)) > 0.5
+        component = self._most_probable(self._check_new_data(X))
+        return self._masks()[component]
 
     @property
     def smoothing_(self) -> float:
@@ -310,7 +287,7 @@ class PDGMM(LatentModel):
     def certificate_(self) -> Certificate:
         """What is identified for this fit, and why."""
         check_is_fitted(self)
-        square = self.vectors_.shape[1] == self.n_used_  # else a projection of x, which may be blind to some latents
+        square = self.coordinates_.rank == self.coordinates_.n  # a projection of x may not see some latents
         return certificate_of(
             self.stability_,
             self.mixture_,
@@ -320,15 +297,14 @@ class PDGMM(LatentModel):
             injective=True if square else None,
         )
 
-    # -- what the fit leaves ------------------------------------------------------
+    # -- results -------------------------------------------------------------------
 
-    def _set_mixture(self, X: FloatArray) -> None:
-        """Read the mixture off the kept member: its masks with the moments of the rows that are theirs."""
-        latents = self._latents(X)
-        z, (component, _) = np.asarray(latents, dtype=np.float64), self._most_probable(latents)
-        counts = np.bincount(component, minlength=self.n_masks_)
-        masks = self._padded(self.module_.prior.masks[0].cpu().numpy()) > 0.5
-        order = np.argsort(-counts, kind="stable")
+    def _set_results(self, data: Split) -> None:
+        """Set the mixture of the kept restart: its masks with the moments of their rows."""
+        X = data.X_train
+        z, component = self._latents(X)[0].astype(np.float64), self._most_probable(X)
+        order = np.argsort(-np.bincount(component, minlength=self.n_masks_), kind="stable")
+        masks = self._masks()
         members = [np.flatnonzero(component == j) for j in order]
         self.mixture_, frequent = pattern_mixture(z, masks[order], members)
         masks, weights = masks[order][frequent], self.mixture_.weights
@@ -341,62 +317,46 @@ class PDGMM(LatentModel):
         for i in np.flatnonzero(share >= LEAST_SHARE):
             columns.setdefault(masks[:, i].tobytes(), []).append(int(i))
         self.blocks_ = tuple(tuple(block) for block in columns.values() if len(block) > 1)
-        rest, sides = self._rest(X), _both_sides(z[:, : self.n_used_])
-        self.rest_map_ = np.linalg.lstsq(sides, rest, rcond=None)[0]
-        self.rest_scale_ = np.maximum((rest - sides @ self.rest_map_).std(0), 1e-12)
-        self.offset_ = np.asarray(self.inverse_transform(np.zeros((1, self._n_features_out))))[0]
+        n, residual = self.coordinates_.n, self.coordinates_.project(X)[1]
+        sides = _both_sides(z[:, :n])
+        self.rest_map_ = np.linalg.lstsq(sides, residual, rcond=None)[0]
+        self.rest_scale_ = np.maximum((residual - sides @ self.rest_map_).std(0), 1e-12)
+        self.offset_ = self.inverse_transform(np.zeros((1, self._n_features_out)))[0]
 
-    @torch.no_grad()
-    def _most_probable(self, z: FloatArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the most probable component (N,) of each row of latents, and its mask (N, n_used_)."""
-        module, device = self._module_for(z)
-        blocks = [torch.as_tensor(t, device=device) for t in _blocks(np.ascontiguousarray(z[:, : self.n_used_]))]
-        component = np.concatenate([module.prior.components(t[None])[0].argmax(-1).cpu().numpy() for t in blocks])
-        return component, module.prior.masks[0].cpu().numpy()[component] > 0.5
+    def _most_probable(self, X: FloatArray) -> NDArray[np.int64]:
+        """Return the most probable component (N,) of checked rows."""
 
-    def _padded(self, z: NDArray[Any]) -> NDArray[Any]:
-        """Add the latents asked for beyond the rank of X, which are always at rest."""
-        return np.pad(z, ((0, 0), (0, self._n_features_out - z.shape[1])))
+        def component(module: FlowModel[Any], x: Tensor) -> Tensor:
+            return module.prior.components(module.latents(x)).argmax(-1)
 
-    # -- coordinates ----------------------------------------------------------------
+        return self._apply(component, self._inputs(X))[0]
 
-    def _reduce(self, X: FloatArray) -> None:
-        """Set the principal components of the rows, of which as many as latents go through the flow.
+    def _masks(self) -> NDArray[np.bool_]:
+        """Return the masks (J, n_latents) of the components of the kept restart."""
+        masks = self.module_.prior.masks[0].cpu().numpy() > 0.5
+        return np.pad(masks, ((0, 0), (0, self._n_features_out - masks.shape[1])))
 
-        Where some are left out the columns keep their units, as in every PCA: it is their variance that chooses.
-        """
-        reduction = Reduction.of(X, None)
-        self.n_used_ = reduction.n if self.n_latents is None else min(self.n_latents, reduction.n)
-        if self.n_used_ < reduction.n:
-            reduction = Reduction.of(X, None, scaled=False)
-        self.mean_, self.scale_ = reduction.mean, reduction.scale
-        self.vectors_ = reduction.vectors[:, : reduction.n].copy()
-        self.n_masks_ = 0
-        self.unit_ = float(np.sqrt(reduction.variances[: self.n_used_].mean()))
+    # -- rows and modules -----------------------------------------------------------
 
-    def _project(self, X: FloatArray) -> Array:
-        """Return the components (N, n) that go through the flow."""
-        return ((X - self.mean_) / self.scale_) @ self.vectors_[:, : self.n_used_]
+    def _scaled(self, X: FloatArray) -> Array:
+        return self.coordinates_.project(X)[0] / self.unit_
 
-    def _rest(self, X: FloatArray) -> Array:
-        """Return the others (N, rank - n)."""
-        return ((X - self.mean_) / self.scale_) @ self.vectors_[:, self.n_used_ :]
+    def _inputs(self, X: FloatArray) -> FloatArray:
+        return self._scaled(X).astype(X.dtype)
 
-    def _stream(self, source: Simulator, device: torch.device) -> Any:
+    def _observed(self, rows: FloatArray, dtype: Any) -> FloatArray:
+        return self.coordinates_.lift(rows * self.unit_).astype(dtype)
+
+    def _stream(self, source: Simulator, device: torch.device) -> Callable[[int, torch.Generator], Sequence[Tensor]]:
         """Return a function (rows, rng) -> fresh rows in the coordinates of the flow."""
-        draw = source.stream(device)
+        draw, c = source.stream(device), self.coordinates_
         mean, scale, vectors = (
-            torch.tensor(v, dtype=torch.float32, device=device)
-            for v in (self.mean_, self.scale_, self.vectors_[:, : self.n_used_])
+            torch.tensor(v, dtype=torch.float32, device=device) for v in (c.mean, c.scale, c.basis[:, : c.n])
         )
         return lambda rows, rng: (((draw(rows, rng)[0] - mean) / scale) @ vectors / self.unit_,)
 
-    def _rows(self, y: Array, device: torch.device, dtype: Any = np.float32) -> Tensor:
-        """Return y / unit as a tensor."""
-        return torch.as_tensor((y / self.unit_).astype(dtype), device=device)
-
     def _build(self, members: int, rng: torch.Generator | None = None) -> FlowModel[Any]:
-        n = self.n_used_
+        n = self.coordinates_.n
         flow = SmoothLeakyFlow(members, n, self.depth, inner_bias=not self.trained_extended_, rng=rng)
         masks, weights = torch.ones(members, self.n_masks_, n), torch.zeros(members, self.n_masks_)
         prior: MaskedGaussians | FullGaussians = MaskedGaussians(masks, weights, torch.zeros(members, 1, n))
@@ -404,62 +364,44 @@ class PDGMM(LatentModel):
             prior = FullGaussians(weights, torch.zeros_like(masks), torch.eye(n).repeat(members, self.n_masks_, 1, 1))
         return FlowModel(flow, prior, torch.ones(members, 1))
 
-    def _module_for(self, rows: FloatArray) -> tuple[FlowModel[Any], torch.device]:
-        """Return the fitted model in the precision of the rows: float64 in, float64 all the way."""
-        module = in_precision_of(self.module_, rows)
-        return module, module.width.device
-
     def _check_parameters(self) -> None:
         self._check_common_parameters()
-        self._require("depth", is_integer(self.depth, 2), "an integer >= 2")
-        self._require("max_steps", self.max_steps is None or is_integer(self.max_steps, 2), "None or an integer >= 2")
-        self._require("batch_size", is_integer(self.batch_size, 2), "an integer >= 2")
-        self._require("learning_rate", is_real(self.learning_rate, 0), "a number > 0")
-        self._require("extended", isinstance(self.extended, bool), "True or False")
+        self._require_integers(depth=2, batch_size=2)
+        self._require_integers(max_steps=2, optional=True)
+        self._require_positive("learning_rate")
+        self._require_bools("extended")
 
 
-@dataclass(frozen=True)
-class _Job:
-    """Training rows and their coordinates y (N, n), those of held-out rows, a seed, and the source of endless rows."""
-
-    X: FloatArray
-    y: Array
-    held: Array
-    seed: int
-    source: Simulator | None
+def _shuffled(data: Split) -> FloatArray:
+    """Return the training rows in random order: the first ones serve as a sample."""
+    return data.X[np.random.default_rng(data.seed).permutation(data.train)]
 
 
-def _starts(model: PDGMM, job: _Job) -> Start:
-    return model._linear_starts(job.X, job.y, job.seed)
+def _linear_starts(model: PDGMM, data: Split) -> Start:
+    """Return the linear starts of all restarts: those with free inactive values first."""
+    y, seed = model.coordinates_.project(_shuffled(data))[0], data.seed
+    half, sd = (len(y) + 1) // 2, y.std(0)
+    halves = [y]
+    halves += [y[np.random.default_rng([seed, r]).permutation(len(y))[:half]] for r in range(1, model.n_restarts)]
+    centred = [centred_rows(rows / sd, seed + r) / np.r_[sd, 1.0] for r, rows in enumerate(halves)]
+    free = [_sparse_rows(rows, y[:FEW], centred[r], seed + r) for r, rows in enumerate(halves)]
+    return start_of(y / model.unit_, [np.c_[W[:, :-1] * model.unit_, W[:, -1]] for W in free + centred])
 
 
-def _fit_together(models: Sequence[PDGMM], jobs: Sequence[_Job], starts: Sequence[Start]) -> None:
-    """Fit models to data of one shape in one batch."""
-    first, job = models[0], jobs[0]
-    device = resolve_device(first.device)
+def _sparse_rows(rows: Array, y: Array, other: Array, seed: int) -> Array:
+    """Return a sparse unmixing (n, n + 1) of rows; fitted with noise, if without it is worse on y than another one."""
+    own = Coordinates.fit(rows, rows.shape[1], standardise=False)
+    white, back = own.project(rows)[0], own.basis.T / own.scale
 
-    def stacked(arrays: Sequence[Array]) -> Tensor:
-        units = [(y / model.unit_).astype(np.float32) for model, y in zip(models, arrays, strict=True)]
-        return torch.as_tensor(np.stack(units), device=device)
+    def on_rows(W: Array, b: Array) -> Array:
+        return np.c_[W @ back, b - W @ back @ own.mean]
 
-    batch = FlowBatch(
-        rows=stacked([job.y for job in jobs]),
-        held=stacked([job.held for job in jobs]),
-        start=Start.join(starts),
-        stream=None if job.source is None else first._stream(job.source, device),
-        restarts=first.n_restarts,
-        max_steps=first.max_steps or steps_for(first.n_used_),
-        how=Training(first.depth, first.batch_size, first.learning_rate, first.verbose),
-        seed=job.seed,
-    )
-    for model, job, trained in zip(models, jobs, batch.fit(go_on=first.extended), strict=True):
-        model._keep(trained, job.X)
+    found = unmix(white, seed, noisy=False)
+    if needs_repair(y, on_rows(found.W, found.b), other):
+        found = refine(found, white, seed)
+    return on_rows(found.W, found.b)
 
 
 def _both_sides(z: NDArray[Any]) -> NDArray[Any]:
-    """Return (z⁺, z⁻, 1): what bends where a latent rests is linear in these."""
+    """Return (z⁺, z⁻, 1): functions that bend where a latent is inactive are linear in these."""
     return np.c_[np.maximum(z, 0), np.minimum(z, 0), np.ones(len(z))]
-
-
-def _blocks(rows: FloatArray) -> list[FloatArray]:
-    return [rows[i : i + BLOCK] for i in range(0, len(rows), BLOCK)]

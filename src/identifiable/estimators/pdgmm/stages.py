@@ -1,15 +1,17 @@
-r"""How the flows of `PDGMM` are trained: many at once, restarts of one data set as well as data sets of one shape.
+r"""The stages of training `PDGMM`, for many flows at once: restarts of one data set and data sets of one shape.
 
 - `start_of`: linear unmixings, from which every flow starts.
-- `spike_and_slab`: stage A, every latent for itself.
-- `find_components`: the latents of A as an affine mixture with noise: which latents, and which of them are active.
+- `spike_and_slab`: stage A, each latent separately.
+- `find_components`: the latents of A as an affine mixture with noise, and the patterns in which they are active.
 - `exact_mixture`: stage B, the exact mixture of these components.
-- `full_mixture`: instead of all these, where latents never rest, a mixture of full rank.
+- `full_mixture`: the alternative where latents are never inactive, a mixture of full rank.
+
+Each is a generator that yields its `Stage` and returns the trained flows.
 """
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -18,12 +20,13 @@ import torch
 from joblib import Parallel, cpu_count, delayed
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
-from torch import Tensor, nn
+from torch import Tensor
 
+from identifiable.algorithms.coordinates import one_thread
 from identifiable.algorithms.noisy import Refined, refine_under_noise, spikes
 from identifiable.algorithms.spike_slab import WIDE, repair, slabs
 from identifiable.arrays import Array
-from identifiable.estimators.sparse_unmixing import one_thread
+from identifiable.estimators.trained import LatentModule
 from identifiable.flows.flows import SmoothLeakyFlow
 from identifiable.priors.masked import (
     RIDGE,
@@ -33,33 +36,54 @@ from identifiable.priors.masked import (
     SpikeAndSlab,
     mine_masks,
 )
-from identifiable.training import Anneal, Batch, Data, History, Plan, Step, minimise
+from identifiable.training import Anneal, Batch, Data, History, Plan, Stage, Step
 
-WIDTHS_A = WIDE, 0.1  # e at the start and the end of stage A, in sd of an active latent
-WIDEST, NARROWEST = (0.12, 0.4), (0.02, 0.2)  # bounds of e at the start and the end of stage B
-ABOVE, BELOW = 1.2, 0.5  # e at the start and the end of stage B, in widths of the spikes after stage A
-SHARPEST, SHARPNESS = 200.0, 3.0  # β = min(200, 3 / e)
-RATE_A, LONG_RATE_B = 2.0, 0.3  # times the learning rate, in stage A and in stage B of a long fit
-FEW_COLUMNS, MANY_COLUMNS, STEPS = 10, 20, 4200  # between which a short fit takes so many steps
-FOLLOW_EVERY = 25  # steps between two looks at w and C
-SETTLING = 20  # looks at w and C that settle them for given latents
-FULL_WIDTHS = 0.3, 0.03  # set the sharpness of a flow whose prior has no width
-COMPONENTS = 1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32  # of a mixture of full rank, as they are tried
+FOLLOW_EVERY = 25  # steps between two updates of the weights and covariances of a mixture
+SETTLING = 20  # updates of weights and covariances for given latents
+COMPONENTS = 1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32  # numbers of components of a mixture of full rank that are tried
 MASKS_PER_LATENT = 8
-CAPTURED = 10  # columns up to which a step is recorded on a GPU: the determinants of larger matrices cannot be
-SHOWN = 10_000  # rows that show the components
+SMALL = 10  # columns up to which a GPU records steps: determinants of larger matrices cannot be recorded
+SHOWN = 10_000  # rows from which components are read
 RARE = 0.12  # mean share of active latents below which training adds noise
 FEW = 5000  # rows that are enough for scales
+
+Stages = Generator[Stage, History, "FlowModel[Any]"]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Widths e of the smoothed priors, in sd of an active latent, and the rates and steps of the stages."""
+
+    width_a: tuple[float, float] = (WIDE, 0.1)  # start and end of stage A
+    width_full: tuple[float, float] = (0.3, 0.03)  # sets the sharpness under a mixture of full rank
+    start_b: float = 1.2  # e at the start of stage B, in widths of the spikes after stage A,
+    end_b: float = 0.5  # and at its end
+    start_bounds: tuple[float, float] = (0.12, 0.4)
+    end_bounds: tuple[float, float] = (0.02, 0.2)
+    sharpness: float = 3.0  # β = min(sharpest, sharpness / e)
+    sharpest: float = 200.0
+    rate_a: float = 2.0  # in units of the learning rate
+    rate_b_extended: float = 0.3
+    steps: int = 4200  # for 10 to 20 columns
+    few_columns: int = 10
+    many_columns: int = 20
+    share_a: float = 0.12  # of the steps, for stage A
+    share_a_last: float = 0.4  # of stage A, where it is the last stage: more bends latents to independence
+    share_full: float = 0.25  # of the steps, for a mixture of full rank: longer overfits
+    extended: float = 2.5  # times all steps, for the extended stage A
+
+
+SCHEDULE = Schedule()
 
 
 @dataclass(frozen=True)
 class Sets:
     """Rows (S, N, n) of S data sets in random order, and which of them (Q,) each member sees; or a stream of rows.
 
-    The rows are given for a stream, too: components and scales are read off them. Training adds noise to them, noise
-    (Q, 1, 1) times the width e of the prior: 1 where latents are rarely active, else 0. Few active latents leave the
-    rows on lines and planes, and off these log|det| could grow for nothing; but where a latent rests far from its mean,
-    noise that is the same in all directions would cover the bends of the mixing.
+    A stream comes with rows too, from which components and scales are read. Training adds noise (Q, 1, 1) times the
+    width e of the prior to the rows: 1 where latents are rarely active, else 0. With few active latents the rows lie on
+    lines and planes, and log|det| could grow off these without effect on the data. Where a latent's inactive value is
+    far from its mean, isotropic noise would hide the bends of the mixing.
     """
 
     rows: Tensor
@@ -90,7 +114,7 @@ class Sets:
 class Start:
     """Linear unmixings t = y W + b of rows y, one per member: W (Q, n, n), b (Q, n); shares, means (Q, n).
 
-    Active latents have unit variance and rest at zero.
+    Active latents have unit variance; inactive ones are zero.
     """
 
     W: Tensor
@@ -116,21 +140,22 @@ class Start:
 def steps_for(n: int) -> int:
     """Return the steps of a short fit of n latents.
 
-    Few latents train soon, and then too far: the flow goes on to bend what is right. Many need a smaller rate, since a
-    step moves a matrix by as much as it has columns, and more steps.
+    With few latents, training converges early; more steps overfit the flow. Many latents need a smaller rate, because a
+    step moves a matrix in proportion to its columns, and more steps.
 
     >>> [steps_for(n) for n in (2, 5, 10, 20, 40)]
     [840, 2100, 4200, 4200, 5940]
     """
-    return round(STEPS * min(1.0, n / FEW_COLUMNS) * math.sqrt(max(1.0, n / MANY_COLUMNS)))
+    s = SCHEDULE
+    return round(s.steps * min(1.0, n / s.few_columns) * math.sqrt(max(1.0, n / s.many_columns)))
 
 
 def start_of(y: Array, unmixings: Sequence[Array]) -> Start:
-    """Take rows (n, n + 1) of unmixings of y (N, n)."""
+    """Return the start at unmixings of y (N, n), each given by its rows (n, n + 1)."""
     found: list[tuple[Array, ...]] = []
     for rows in unmixings:
         W, b = rows[:, :-1].T, rows[:, -1]
-        share, mean, size = slabs(y[:FEW] @ W + b, WIDTHS_A[0])
+        share, mean, size = slabs(y[:FEW] @ W + b, SCHEDULE.width_a[0])
         found.append((W / size, b / size, share, mean / size))
     return Start(*(torch.as_tensor(np.stack(v)).float() for v in zip(*found, strict=True)))
 
@@ -139,7 +164,7 @@ Prior = TypeVar("Prior", SpikeAndSlab, ShapedSlabs, MaskedGaussians, FullGaussia
 Sparse = TypeVar("Sparse", SpikeAndSlab, ShapedSlabs)
 
 
-class FlowModel(nn.Module, Generic[Prior]):
+class FlowModel(LatentModule, Generic[Prior]):
     """A flow, the prior of its latents, and the width e (R, 1) of that prior; R members."""
 
     flow: SmoothLeakyFlow
@@ -156,58 +181,73 @@ class FlowModel(nn.Module, Generic[Prior]):
         t, log_det = self.flow(x)
         return t, self.prior(t, self.width) + log_det
 
+    def latents(self, x: Tensor, u: Tensor | None = None) -> Tensor:
+        """Return t (R, B, n)."""
+        return self.flow(x)[0]
+
+    def observations(self, z: Tensor) -> Tensor:
+        """Return the rows whose latents are z."""
+        return self.flow.inverse(z)
+
+    def log_prob(self, x: Tensor, u: Tensor | None = None) -> Tensor:
+        """Log p(x) at the width last trained at, (R, B)."""
+        return self(x)[1]
+
 
 @dataclass(frozen=True)
 class Training:
-    """Layers, batch size and learning rate of a fit, and whether it is a long one.
+    """Layers, batch size and learning rate of a fit, and whether it is an extended one.
 
-    A long fit has no inner biases and a smaller rate in stage B: strong mixtures have no use for more ways to bend, and
-    stage B has less to do.
+    An extended fit has no inner biases and a smaller rate in stage B: strong mixtures gain nothing from more ways to
+    bend, and stage B has less to correct.
     """
 
     depth: int
     batch_size: int
     learning_rate: float
-    verbose: int = 0
     extended: bool = False
 
 
-def spike_and_slab(
-    sets: Sets, start: Start, steps: int, how: Training, seed: int, slab: type[Sparse]
-) -> tuple[FlowModel[Sparse], History]:
-    """Stage A: train flows from their linear starts, every latent for itself."""
+def spike_and_slab(sets: Sets, start: Start, steps: int, how: Training, seed: int, slab: type[Sparse]) -> Stages:
+    """Stage A: train flows from their linear starts, each latent separately."""
     rng = torch.Generator().manual_seed(seed)
-    flow = SmoothLeakyFlow(
-        len(start.W), start.W.shape[-1], how.depth, start=start.W, inner_bias=not how.extended, rng=rng
-    )
+    members, n = start.b.shape
+    flow = SmoothLeakyFlow(members, n, how.depth, start=start.W, inner_bias=not how.extended, rng=rng)
     with torch.no_grad():
         flow.bias[:, -1] += start.b
-    model = FlowModel(flow, slab(start.shares, start.means), torch.ones(len(start.W), 1))
-    model = model.to(sets.rows.device)
-    start_width, end_width = (torch.full_like(model.width, e) for e in WIDTHS_A)
-    return model, train(model, sets, steps, start_width, end_width, RATE_A * how.learning_rate, how, seed)
+    model = FlowModel(flow, slab(start.shares, start.means), torch.ones(members, 1)).to(sets.rows.device)
+    widths = [torch.full_like(model.width, e) for e in SCHEDULE.width_a]
+    return (yield from train(model, sets, steps, widths, SCHEDULE.rate_a * how.learning_rate, how, seed))
 
 
 def exact_mixture(
     model: FlowModel[MaskedGaussians], sets: Sets, spike: Tensor, steps: int, how: Training, seed: int
-) -> History:
+) -> Stages:
     """Stage B: train on under the exact mixture, e falling from above to below the width (R, 1) of the spikes."""
-    start, end = (ABOVE * spike).clamp(*WIDEST), (BELOW * spike).clamp(*NARROWEST)
+    s = SCHEDULE
+    start, end = (s.start_b * spike).clamp(*s.start_bounds), (s.end_b * spike).clamp(*s.end_bounds)
     model.prior.set_width(start)
-    rate = (LONG_RATE_B if how.extended else 1) * how.learning_rate
-    return train(model, sets, steps, start, end, rate, how, seed)
+    rate = (s.rate_b_extended if how.extended else 1) * how.learning_rate
+    return (yield from train(model, sets, steps, (start, end), rate, how, seed))
 
 
 def train(
-    model: FlowModel[Prior], sets: Sets, steps: int, start: Tensor, end: Tensor, rate: float, how: Training, seed: int
-) -> History:
-    """Maximise the likelihood at a width (R, 1) that falls geometrically from start to end."""
+    model: FlowModel[Prior],
+    sets: Sets,
+    steps: int,
+    widths: Sequence[Tensor],
+    rate: float,
+    how: Training,
+    seed: int,
+) -> Stages:
+    """Maximise the likelihood at a width (R, 1) that falls geometrically from the first of widths to the second."""
     flow, prior = model.flow, model.prior
+    start, end = widths
     fall, noisy = (end / start).log(), bool(sets.noise.any())
 
     def width(step: Step) -> Tensor:
         e = start * (fall * step.annealed["done"]).exp()
-        flow.beta.copy_((SHARPNESS / e[..., None]).clamp(max=SHARPEST))
+        flow.beta.copy_((SCHEDULE.sharpness / e[..., None]).clamp(max=SCHEDULE.sharpest))
         return e
 
     def loss(batch: Batch, step: Step) -> Tensor:
@@ -221,31 +261,24 @@ def train(
         if noisy:
             x = x + sets.noise * width(step)[..., None] * torch.randn(x.shape, generator=step.rng, device=x.device)
         if isinstance(prior, MaskedGaussians | FullGaussians) and step.number % FOLLOW_EVERY == 0:
-            e = width(step)  # sets the sharpness of the flow, too
+            e = width(step)  # sets the sharpness of the flow too
             prior.follow(flow(x if isinstance(prior, MaskedGaussians) else sets.rows[sets.seen, :FEW])[0], e)
         return (x,)
 
     # No criterion: held-out likelihoods at different widths cannot be compared.
-    slower = max(1.0, flow.weight.shape[-1] / MANY_COLUMNS)
-    plan = Plan(
-        round(slower * steps),
-        how.batch_size,
-        rate / slower,
-        clip=5.0,
-        anneal={"done": Anneal(0.0, 1.0, geometric=False)},
-    )
-    capture = flow.weight.shape[-1] <= CAPTURED
-    history = minimise(
-        model, loss, sets.batches(), plan, seed=seed, prepare=prepare, capture=capture, verbose=how.verbose
-    )
+    n = flow.weight.shape[-1]
+    slower = max(1.0, n / SCHEDULE.many_columns)
+    done = Anneal(0.0, 1.0, geometric=False)
+    plan = Plan(round(slower * steps), how.batch_size, rate / slower, clip=5.0, anneal={"done": done})
+    yield Stage(model, loss, sets.batches(), plan, seed, prepare=prepare, capture=n <= SMALL)
     model.width.copy_(end)
     if isinstance(prior, MaskedGaussians):
         prior.set_width(end)
-    return history
+    return model
 
 
-def full_mixture(sets: Sets, steps: int, how: Training, seed: int) -> tuple[FlowModel[FullGaussians], History]:
-    """Train flows from standardised rows under a mixture of full rank, of as many components as BIC finds there."""
+def full_mixture(sets: Sets, steps: int, how: Training, seed: int) -> Stages:
+    """Train flows from standardised rows under a mixture of full rank, with as many components as BIC selects."""
     units, parts = [], []
     for r, s in enumerate(sets.seen.tolist()):
         y = sets.rows[s].double().cpu().numpy()
@@ -268,12 +301,12 @@ def full_mixture(sets: Sets, steps: int, how: Training, seed: int) -> tuple[Flow
         flow.bias[:, -1] -= mean / sd
     prior = FullGaussians(weights.log(), centres, covariances)
     model = FlowModel(flow, prior, torch.ones(len(found), 1)).to(sets.rows.device)
-    start, end = (torch.full_like(model.width, e) for e in FULL_WIDTHS)
-    return model, train(model, sets, steps, start, end, how.learning_rate, how, seed)
+    widths = [torch.full_like(model.width, e) for e in SCHEDULE.width_full]
+    return (yield from train(model, sets, steps, widths, how.learning_rate, how, seed))
 
 
 def _likely_mixture(y: Array, seed: int) -> GaussianMixture:
-    """Fit Gaussian mixtures to y and return the one that BIC likes best."""
+    """Fit Gaussian mixtures to y and return the one with the lowest BIC."""
     best, least = None, np.inf
     for J in COMPONENTS:
         with warnings.catch_warnings():
@@ -291,12 +324,12 @@ def _likely_mixture(y: Array, seed: int) -> GaussianMixture:
 def find_components(
     model: FlowModel[Any], sets: Sets, seed: int, *, refine: bool = True
 ) -> tuple[FlowModel[MaskedGaussians], Tensor]:
-    """Read the latents of stage A as an affine mixture with noise; return the model of stage B and its spikes (R, 1).
+    """Model the latents of stage A as an affine mixture with noise; return the model of stage B and its spikes (R, 1).
 
-    Independent spikes and slabs leave latents mixed that are not independent: f(x) is then close to an affine function
-    of the latents but not to the latents. That affine map is found by `refine_under_noise`, patterns of activity and
-    correlations with it, and taken into the flow. Where it finds none, or is not to be looked for, the patterns are
-    those of the latents as they are.
+    Stage A assumes independent latents. Where they are dependent, f(x) is close to an affine function of the latents
+    but not to the latents. `refine_under_noise` finds that affine map together with the patterns of activity and the
+    correlations, and the flow absorbs it. Where it finds none, or with refine=False, the patterns are read from the
+    latents directly.
     """
     n = model.prior.means.shape[-1]
     t = model.flow(sets.rows[sets.seen, :SHOWN])[0]
@@ -310,7 +343,7 @@ def find_components(
     for r, (z, refined) in enumerate(zip(latents, found, strict=True)):
         rows = starts[r] if refined is None else refined.rows
         z = z @ rows[:, :n].T + rows[:, n]
-        _, mean, size = slabs(z[:FEW], WIDTHS_A[1])
+        _, mean, size = slabs(z[:FEW], SCHEDULE.width_a[1])
         width, _, scale, moving = spikes(z)
         W[r], b[r] = torch.as_tensor(rows[:, :n].T / size), torch.as_tensor(rows[:, n] / size)
         means[r], active[r] = torch.as_tensor(mean / size), torch.as_tensor(moving > 0.5)
@@ -323,7 +356,7 @@ def find_components(
         if refined is not None:
             sd = np.sqrt(np.diag(refined.covariance))
             prior.correlations[r] = torch.as_tensor(refined.covariance / np.outer(sd, sd))
-    found_model = FlowModel(model.flow, prior, spike.clamp(*NARROWEST)).to(device)
+    found_model = FlowModel(model.flow, prior, spike.clamp(*SCHEDULE.end_bounds)).to(device)
     prior.set_width(found_model.width)
     if not refine:
         for _ in range(SETTLING):
@@ -331,15 +364,15 @@ def find_components(
     return found_model, spike.to(device)
 
 
-@torch.inference_mode()  # nothing is differentiated in there, and the tensors are small
+@torch.inference_mode()
 def refine_latents(z: Array, rows: Array, seed: int) -> Refined | None:
-    """Fit an affine mixture with noise to latents z (N, n), from an unmixing on; None if none fits better."""
+    """Fit an affine mixture with noise to latents z (N, n), starting at an unmixing; None if it fits no better."""
     found = refine_under_noise(z, rows, seed=seed)
     return found if found.gain > 0 else None
 
 
 def _masks(active: Tensor, found: Sequence[Refined | None]) -> tuple[Tensor, Tensor]:
-    """Return the masks (R, J, n) of stage B and their log-weights: those found, else those that (R, N, n) show."""
+    """Return the masks (R, J, n) of stage B and their log-weights: those found, else those of active (R, N, n)."""
     n = active.shape[-1]
     most = MASKS_PER_LATENT * n
     shown, log_weights = mine_masks(active, most)
@@ -358,7 +391,7 @@ def _masks(active: Tensor, found: Sequence[Refined | None]) -> tuple[Tensor, Ten
 
 
 def in_parallel(function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-    """Call function on every tuple: one after another if they are few, else on all cores."""
+    """Call function on every tuple of arguments: one after another if they are few, else on all cores."""
     if len(arguments) <= 4 or cpu_count() < 4:
         return [_alone(function, *a) for a in arguments]
     return list(Parallel(n_jobs=min(cpu_count(), 64))(delayed(_alone)(function, *a) for a in arguments))
