@@ -43,14 +43,6 @@ class Twin(Fixed):
     """Another class that does the same."""
 
 
-class Uneven(Fixed):
-    """Three latents or four, depending on the seed."""
-
-    def fit(self, X, y=None):
-        self.width = 3 + self.random_state % 2
-        return super().fit(X)
-
-
 class Failing(Fixed):
     def fit(self, X, y=None):
         raise FitFailedError("No restart has finite latents.")
@@ -64,11 +56,6 @@ class Positive(Rotation):
             raise DataError("positive numbers only")
         self.axes_ = np.eye(X.shape[1])
         return self
-
-
-class Infinite(Rotation):
-    def transform(self, X):
-        return super().transform(X) / np.zeros(1)
 
 
 class Probe(Fixed):

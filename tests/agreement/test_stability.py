@@ -24,7 +24,7 @@ from identifiable import (
     save,
     stability,
 )
-from identifiable.agreement.stability import THRESHOLDS, distances_of, judge
+from identifiable.agreement.stability import THRESHOLDS, judge
 from identifiable.data import make_pdgmm
 from identifiable.estimators.pdgmm.batch import Trained
 from identifiable.metrics import mcc, weak_mcc
@@ -85,7 +85,7 @@ def test_affine_images_have_the_same_span_and_other_axes(seed):
     words = f"agree on the span of the latents (1.00 after an affine alignment), not on the axes ({found.score:.2f})"
     assert words in found.reading
     assert found.check.verdict == "fails"
-    assert found.check.sentence.endswith("not recovered. After an affine alignment they agree at 1.00.")
+    assert found.reading in found.check.sentence
 
 
 @pytest.mark.parametrize(("n", "rows_fitted"), [(5, 30), (14, 30), (14, 60)])
@@ -128,11 +128,11 @@ def test_distance_of_affinely_related_mixtures_is_zero(seed):
 
 def test_distances_need_small_mixtures_of_full_rank_in_every_run():
     x = np.random.default_rng(0).normal(size=(100, 2))
-    flat = Mixture([0.5, 0.5], [[0, 0], [3, 1]], [[1, 1], [1, 0]])
+    singular = Mixture([0.5, 0.5], [[0, 0], [3, 1]], [[1, 1], [1, 0]])
     assert stability(runs_of(mixture()), x, distances=False).distances is None
-    assert stability(runs_of(flat), x).distances is None
+    assert stability(runs_of(singular), x).distances is None
     with pytest.raises(DataError, match="must be positive definite"):
-        stability(runs_of(flat), x, distances=True)
+        stability(runs_of(singular), x, distances=True)
     assert stability(runs_of(mixture(11), runs=2), x).distances is None
     assert stability(runs_of(mixture(11), runs=2), x, distances=True).distances[0, 1] < 1e-6
     bare = [*runs_of(mixture(), runs=2), Affine(np.eye(2))]
@@ -184,7 +184,7 @@ def test_weak_mcc_needs_enough_rows():
     assert enough.weak.shape == (2, 2)
     assert np.isnan(few.weak_score)
     assert "after an affine alignment" not in few.reading
-    assert ", nor after an affine alignment (0." in enough.reading
+    assert "after an affine alignment" in enough.reading
     one = Stability.of(z[:1])
     assert (one.weak, one.status, one.other_axes) == (None, "unchecked", False)
     assert one.reading == "There is one restart only, and nothing to compare it with."
@@ -196,15 +196,11 @@ def test_reading_follows_the_thresholds():
 
     assert at(0.97, 0.5) == "The runs agree on the latents up to order and scale (0.97)."
     assert at(0.93, 0.99).endswith(
-        "on the span of the latents (0.99 after an affine alignment), less so on the axes (0.93)."
+        "the span of the latents (0.99 after an affine alignment), less so on the axes (0.93)."
     )
     assert at(0.5, 0.93).startswith("The runs nearly agree on the span of the latents (0.93")
-    assert at(0.93, 0.94).endswith("up to order and scale (0.93), and no more after an affine alignment (0.94).")
-    assert at(0.5, 0.6).endswith(
-        "do not agree on the latents up to order and scale (0.50), nor after an affine alignment (0.60)."
-    )
+    assert at(0.93, 0.94).endswith("up to order and scale (0.93; 0.94 after an affine alignment).")
     assert at(0.5, 0.99, affine=True) == "The runs do not agree on the latents up to an affine map (0.50)."
-    assert "not sufficient" in repr(Stability(np.ones((2, 2))))
 
 
 def test_fitted_estimators_and_their_latents_give_the_same():
@@ -231,11 +227,11 @@ def test_invalid_runs_are_refused():
     noise = np.random.default_rng(0).normal(size=(400, 5))
     fitted = RawData().fit(noise)
     for runs, X, words in (
-        ([noise], None, "at least two runs, got 1"),
-        ([], None, "at least two runs, got 0"),
-        (fitted, noise, "got a RawData"),
-        (make_pipeline(StandardScaler(), RawData()), noise, "got a Pipeline"),
-        (pd.DataFrame(noise), None, "got a DataFrame"),
+        ([noise], None, "at least two runs.*1"),
+        ([], None, "at least two runs.*0"),
+        (fitted, noise, "Got a RawData"),
+        (make_pipeline(StandardScaler(), RawData()), noise, "Got a Pipeline"),
+        (pd.DataFrame(noise), None, "Got a DataFrame"),
         ([fitted, fitted], None, "X is None"),
         ([noise, noise[:-1]], None, r"runs\[0\] has 400, runs\[1\] has 399"),
         ([noise, noise], noise[:7], r"runs\[1\] has 400, X has 7"),
@@ -290,10 +286,3 @@ def test_check_follows_the_thresholds(agreement, verdict):
     check = Stability(np.array([[1, agreement], [agreement, 1]])).check
     assert (check.verdict, check.statistic, check.threshold) == (verdict, pytest.approx(agreement), THRESHOLDS.stable)
     assert Stability(np.eye(1)).check.statistic is None
-
-
-def test_distances_of_all_pairs():
-    p, q = mixture(), mixture(seed=9)
-    found = distances_of([p, p.pushforward(2 * np.eye(2), [1, 1]), q])
-    assert found[0, 1] < 1e-6 < 0.1 < min(found[0, 2], found[1, 2])
-    np.testing.assert_array_equal(found, found.T)

@@ -12,6 +12,7 @@ from identifiable.auto.folder import fit, inverse, open_fit, sample, transform
 from identifiable.cli import app
 from identifiable.data import make_pdgmm
 from identifiable.metrics import mcc
+from identifiable.training import time_limit
 
 RUNNER = CliRunner()
 
@@ -94,6 +95,15 @@ def test_other_columns_are_refused(done, messy, change, words):
     assert words in str(error.value)
 
 
+def test_graph_names_latents_and_gets_the_time_that_is_left(done, messy, tmp_path, monkeypatch):
+    pytest.importorskip("causallearn")
+    assert "z0 and z1" in done.account["graph"]["why"]  # never active together
+    given, options = [], {"model": "FactorialUnmixing", "n_restarts": 1, "seconds": 60.0, "verbose": 0}
+    monkeypatch.setattr("identifiable.auto.folder.time_limit", lambda s: given.append(s) or time_limit(0))
+    assert "time" in fit(messy, tmp_path, **options).account["graph"]["why"]
+    assert 0 < given[0] < 60
+
+
 def test_incomplete_folder_is_refused(done, tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no fit"):
         open_fit(tmp_path)
@@ -129,14 +139,14 @@ def test_commands(done, messy, tmp_path):
     assert len(pd.read_csv(tmp_path / "s.csv")) == 7
 
 
-@pytest.mark.parametrize("channels", [(), (3,)])
-def test_rows_that_are_pictures(tmp_path, channels):
+def test_rows_that_are_pictures(tmp_path):
+    channels = (3,)
     rng = np.random.default_rng(0)
-    side = rng.choice([0, 1], size=(400, 2))
-    z = 3.0 * side + np.where(side, 0.2, 0.8) * rng.normal(size=(400, 2))
-    pictures = (z @ rng.normal(size=(2, 16 * 3 ** len(channels)))).reshape(400, 4, 4, *channels)
+    side = rng.choice([0, 1], size=(200, 2))
+    z = 3.0 * side + np.where(side, 0.2, 0.8) * rng.normal(size=(200, 2))
+    pictures = (z @ rng.normal(size=(2, 16 * 3 ** len(channels)))).reshape(200, 4, 4, *channels)
     np.save(tmp_path / "p.npy", pictures + 0.01 * rng.normal(size=pictures.shape))
-    made = fit(tmp_path / "p.npy", tmp_path / "run", model="FactorialUnmixing", verbose=0)
+    made = fit(tmp_path / "p.npy", tmp_path / "run", model="FactorialUnmixing", n_restarts=1, verbose=0)
     assert made.account["data"]["picture"] == [4, 4, *channels]
     assert made.model.n_latents_ == 2
     assert np.ptp(made.model.units_.scale) == 0  # one scale for all pixels

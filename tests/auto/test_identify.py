@@ -3,8 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 from identifiable import DataError, Identify, load, save
 from identifiable.data import load_digits, make_gmm, make_pdgmm, make_segments
@@ -23,16 +21,6 @@ def sparse():
 def found(sparse):
     frame = pd.DataFrame(sparse.x * [1e3, 1, 1e-3], columns=["mass", "length", "charge"])
     return Identify(**QUIET).fit(frame), frame
-
-
-@pytest.fixture(scope="module")
-def clustered():
-    """Two latents of two clusters each, and fourteen Gaussian directions that fall slowly: no gap in the spectrum."""
-    rng = np.random.default_rng(0)
-    side = rng.choice([0, 1], size=(1200, 2))
-    z = 3.0 * side + np.where(side, 0.2, 0.8) * rng.normal(size=(1200, 2))
-    parts = np.c_[z / z.std(0), rng.normal(size=(1200, 14))] * np.r_[1.0, 0.9, 0.7 * 0.85 ** np.arange(14)]
-    return z, parts @ np.linalg.qr(rng.normal(size=(16, 16)))[0]
 
 
 def test_affine_mixture_of_intermittently_active_latents_is_identified(sparse, found):
@@ -85,14 +73,6 @@ def test_columns_of_a_report_are_effects_of_the_latent(found):
         step[:, i] = low[i], high[i]
         effect = np.diff(model.inverse_transform(step), axis=0)[0] / frame.to_numpy().std(0)
         np.testing.assert_allclose([report.columns[n] for n in frame.columns], effect, rtol=1e-6)
-
-
-def test_pipeline_and_pandas_output(sparse):
-    frame = pd.DataFrame(sparse.x, columns=list("abc"))
-    steps = make_pipeline(FunctionTransformer(lambda x: 2 * x), Identify(model="SparseUnmixing", **QUIET))
-    z = steps.set_output(transform="pandas").fit_transform(frame)
-    assert list(z.columns) == ["identify0", "identify1", "identify2"]
-    assert mcc(sparse.z, z.to_numpy()) > 0.999
 
 
 def test_save_and_load_keep_everything(found, tmp_path):
@@ -154,37 +134,19 @@ def test_invalid_parameters_are_named(sparse, parameter, value):
         Identify(**QUIET | {parameter: value}).fit(sparse.x)
 
 
-def test_fit_without_a_time_limit_is_deterministic():
-    x = make_gmm(300, n=2, components=3, layers=1, random_state=0).x
-    one, two = (Identify(**FACTORIAL).fit(x) for _ in range(2))
-    np.testing.assert_array_equal(one.transform(x), two.transform(x))
-    assert repr(one.latent_reports_) == repr(two.latent_reports_)
-
-
-def test_number_of_latents_is_where_stability_breaks(clustered, monkeypatch):
-    monkeypatch.setattr("identifiable.auto.steps.NUMBERS", (2, 4, 6))
-    monkeypatch.setattr("identifiable.auto.steps.SPLITS", 1)
-    z, x = clustered
-    model = Identify(common_scale=True, **FACTORIAL).fit(x)
-    assert model.n_latents_ == 2
-    assert np.abs(np.corrcoef(z.T, model.transform(x).T)[:2, 2:]).max(1).min() > 0.98
-    assert model.inverse_transform(model.transform(x)).shape == x.shape
-    assert model.units_.vectors.shape == (16, 2)
-
-
 def test_projection_that_depends_on_the_rows_is_not_stable():
     """Of sixteen equal directions the first two are chance, though the axes within any two of them are clear."""
     rng = np.random.default_rng(0)
-    side = rng.choice([0, 1], size=(1000, 16))
-    z = 3.0 * side + np.where(side, 0.2, 0.8) * rng.normal(size=(1000, 16))
+    side = rng.choice([0, 1], size=(600, 16))
+    z = 3.0 * side + np.where(side, 0.2, 0.8) * rng.normal(size=(600, 16))
     model = Identify(2, common_scale=True, **FACTORIAL).fit(z / z.std(0))
     assert max(t.split_half_agreement for t in model.latent_reports_) < 0.9
     assert [t.verdict for t in model.latent_reports_] == ["unstable"] * 2
 
 
 def test_expected_mcc_is_that_of_another_run():
-    x = load_digits().x[:800]
-    new, rows = np.split(np.random.default_rng(0).permutation(800), [160])
+    x = load_digits().x[:600]
+    new, rows = np.split(np.random.default_rng(0).permutation(600), [120])
     x = x[:, x[rows].std(0) > 0]
     options = FACTORIAL | {"common_scale": True, "n_restarts": 1}
     one, other = (Identify(2, **options | {"random_state": seed}).fit(x[rows]) for seed in (3, 4))
@@ -192,9 +154,10 @@ def test_expected_mcc_is_that_of_another_run():
     assert max(abs(one.expected_mcc_ - agreement), abs(other.expected_mcc_ - agreement)) < 0.05
 
 
-def test_columns_that_few_rows_use_do_not_stop_a_fit(clustered):
+def test_columns_that_few_rows_use_do_not_stop_a_fit():
     """They may be constant in a half of the rows; coordinates along principal directions are not."""
-    rare = np.zeros((1200, 1))
-    rare[:2] = 1.0
-    model = Identify(2, common_scale=True, **FACTORIAL).fit(np.c_[clustered[1], rare])
+    x = np.c_[np.random.default_rng(0).normal(size=(300, 3)) * [3, 2, 1], np.zeros(300)]
+    x[:2, 3] = 1.0
+    model = Identify(2, common_scale=True, **FACTORIAL).fit(x)
     assert np.isfinite([t.split_half_agreement for t in model.latent_reports_]).all()
+    assert model.units_.vectors.shape == (4, 2)

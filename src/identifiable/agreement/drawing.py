@@ -67,7 +67,7 @@ def _draw_matrix(axes: "Axes", values: Array, colours: str, most: float, chosen:
 
     runs = len(values)
     edges = np.arange(runs + 1) - 0.5
-    shown = np.ma.masked_array(values, np.eye(runs))
+    shown = np.where(np.eye(runs, dtype=bool), np.nan, values)
     mesh = axes.pcolormesh(edges, edges, shown, vmin=0, vmax=most, cmap=colours, edgecolors="white")
     axes.set(aspect="equal", facecolor="0.94", ylim=(runs - 0.5, -0.5))
     axes.set_xticks(range(0, runs, 1 + runs // 20))
@@ -77,7 +77,7 @@ def _draw_matrix(axes: "Axes", values: Array, colours: str, most: float, chosen:
     digits, size = (3, 9) if runs <= 5 else (2, 8)
     for (r, s), value in np.ndenumerate(values):
         if r != s and runs <= MOST_ANNOTATED:
-            ink = "white" if sum(mesh.to_rgba(value)[:3]) < 1.5 else "black"
+            ink = "white" if sum(mesh.to_rgba(np.asarray(value))[:3]) < 1.5 else "black"
             axes.text(s, r, f"{value:.{digits}f}", ha="center", va="center", color=ink, fontsize=size)
     if runs > 1:
         axes.add_patch(Rectangle((-0.5, chosen - 0.5), runs, 1, fill=False, linewidth=1.5, clip_on=False))

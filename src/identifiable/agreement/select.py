@@ -4,7 +4,6 @@ Identified latents are recovered again from another seed, from other rows and in
 necessary for recovery, not sufficient: a method that always ends at the same wrong answer agrees with itself.
 """
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -18,7 +17,7 @@ from sklearn.utils import check_random_state
 from identifiable.agreement.refits import Fitted, Refits
 from identifiable.agreement.stability import THRESHOLDS, judge
 from identifiable.arrays import FloatArray
-from identifiable.errors import DataError, FitFailedError, RecoveryWarning
+from identifiable.errors import DataError, FitFailedError, warn_recovery
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,10 +50,8 @@ class SplitHalf:
 
     def __repr__(self) -> str:
         name, weakest = type(self.models[0]).__name__, np.abs(self.correlations).min()
-        return (
-            f"SplitHalf({name}: {self.score:.3f}, {self.status}; {len(self.correlations)} latents, the weakest at "
-            f"{weakest:.3f}; necessary for recovery, not sufficient)"
-        )
+        latents = f"{len(self.correlations)} latents, the weakest at {weakest:.3f}"
+        return f"SplitHalf({name}: {self.score:.3f}, {self.status}; {latents}; necessary for recovery, not sufficient)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +81,8 @@ class Choice:
     def __repr__(self) -> str:
         others = f"; tied with {', '.join(map(repr, self.tied))}" if self.tied else ""
         table = self.table.drop(columns="note").to_string(index=False, float_format="{:.3f}".format, na_rep="")
-        notes = [f"\n{row.name}: {row.note}" for row in self.table.itertuples() if row.note]
-        return (
-            f"Choice({self.best!r}{others}; agreement is necessary for recovery, not sufficient)\n{table}"
-            f"{''.join(notes)}"
-        )
+        notes = "".join(f"\n{name}: {note}" for name, note in self.table[["name", "note"]].to_numpy() if note)
+        return f"Choice({self.best!r}{others}; agreement is necessary for recovery, not sufficient)\n{table}{notes}"
 
 
 def split_half_agreement(estimator: Any, X: ArrayLike, u: Any = None, *, random_state: _Seed = None) -> SplitHalf:
@@ -166,11 +160,9 @@ def choose(
         raise FitFailedError(f"No candidate could be fitted: {', '.join(c.name for c in pool)}. Standardise the data.")
     best = _best(tied, refits)
     if best.value < THRESHOLDS.doubtful:
-        warnings.warn(
+        warn_recovery(
             f"None of the {len(pool)} candidates is reliable: the best, {best.name}, agrees with itself at "
-            f"{best.value:.2f} only (doubtful from {THRESHOLDS.doubtful:.2f}, stable from {THRESHOLDS.stable:.2f}).",
-            RecoveryWarning,
-            stacklevel=2,
+            f"{best.value:.2f} only (doubtful from {THRESHOLDS.doubtful:.2f}, stable from {THRESHOLDS.stable:.2f})."
         )
     ranked = sorted(pool, key=lambda one: (one is not best, -np.nan_to_num(one.value, nan=-1.0)))
     table = pd.DataFrame([[getattr(one, c) for c in COLUMNS] for one in ranked], columns=COLUMNS)
@@ -194,7 +186,7 @@ class _Candidate:
     @property
     def value(self) -> float:
         """The lowest of the known numbers; NaN if the candidate failed."""
-        return float(np.fmin(self.agreement, np.fmin(self.halves, self.remixed)))
+        return float(np.fmin.reduce([self.agreement, self.halves, self.remixed]))
 
     @property
     def status(self) -> str:
@@ -207,7 +199,7 @@ class _Candidate:
         except FitFailedError as error:
             self.agreement = self.halves = self.remixed = np.nan
             self.note = str(error)
-            warnings.warn(f"{self.name} failed: {error}", RecoveryWarning, stacklevel=3)
+            warn_recovery(f"{self.name} failed: {error}")
         self.seconds += perf_counter() - start
 
 
@@ -255,12 +247,12 @@ def _best(tied: list[_Candidate], refits: Refits) -> _Candidate:
 def _named(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
     """Return the candidates by name; those of a list are named by their repr."""
     if isinstance(candidates, Mapping):
-        items = list(candidates.items())
+        named = dict(candidates)
     else:
-        items = [(" ".join(repr(c).split()), c) for c in candidates]
-    named: dict[str, Any] = {}
-    for name, estimator in items:
-        named[f"{name} #{len(named) + 1}" if name in named else name] = estimator
+        named = {}
+        for candidate in candidates:
+            name = " ".join(repr(candidate).split())
+            named[f"{name} #{len(named) + 1}" if name in named else name] = candidate
     if not named:
         raise DataError("choose needs at least one candidate, got none: pass estimators by name, or a list of them.")
     return named

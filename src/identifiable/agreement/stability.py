@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 MOST_COMPONENTS = 10  # of mixtures that are compared by default: up to 3 s per pair
 ROWS_PER_LATENT = 2  # a half must have more, or the alignment fits noise
-SINGLE_RUN = "There is one restart only, and nothing to compare it with."
 
 
 @dataclass(frozen=True)
@@ -157,19 +156,16 @@ class Stability:
     def reading(self) -> str:
         """The numbers in a sentence."""
         if self.status == "unchecked":
-            return SINGLE_RUN
+            return "There is one restart only, and nothing to compare it with."
         how = {"stable": "agree", "doubtful": "nearly agree", "unstable": "do not agree"}
+        score, weak = f"{self.score:.2f}", f"{self.weak_score:.2f} after an affine alignment"
         if self.other_axes:
-            words = (
-                f"The runs {how[judge(self.weak_score)]} on the span of the latents ({self.weak_score:.2f} after an "
-                f"affine alignment), {'less so' if self.status == 'doubtful' else 'not'} on the axes ({self.score:.2f})"
-            )
+            words = f"The runs {how[judge(self.weak_score)]} on the span of the latents ({weak})"
+            words += f", {'less so' if self.status == 'doubtful' else 'not'} on the axes ({score})"
         else:
             up_to = "an affine map" if self.affine else "order and scale"
-            words = f"The runs {how[self.status]} on the latents up to {up_to} ({self.score:.2f})"
-            if not (self.affine or self.weak is None or self.status == "stable"):
-                no_more = "nor" if self.status == "unstable" else "and no more"
-                words += f", {no_more} after an affine alignment ({self.weak_score:.2f})"
+            words = f"The runs {how[self.status]} on the latents up to {up_to} ({score}"
+            words += ")" if self.affine or self.weak is None or self.status == "stable" else f"; {weak})"
         if self.distances is not None:
             apart = float(_with_others(self.distances)[self.chosen])
             words += f"; up to an affine map their mixtures are {apart:.2f} apart (at most 1.41)"
@@ -179,21 +175,13 @@ class Stability:
     def check(self) -> Check:
         """Whether restarts recover the same latents, as a check of a certificate."""
         status = self.status
-        sentence = SINGLE_RUN
-        if status != "unchecked":
-            sentence = (
-                f"Restarts agree at {self.score:.2f} on held-out rows (stable from {THRESHOLDS.stable}, doubtful from "
-                f"{THRESHOLDS.doubtful}): {'not recovered' if status == 'unstable' else status}."
-            )
-        if self.other_axes:
-            sentence += f" After an affine alignment they agree at {self.weak_score:.2f}."
         return Check(
             name="agreement",
             statement="restarts recover the same latents",
             statistic=None if status == "unchecked" else self.score,
             threshold=THRESHOLDS.stable,
             verdict="fails" if status == "unstable" else "holds" if status == "stable" else "cannot tell",
-            sentence=sentence,
+            sentence=f"{self.reading} Stable from {THRESHOLDS.stable}, doubtful from {THRESHOLDS.doubtful}.",
         )
 
     def plot(self) -> "Figure":
@@ -203,11 +191,8 @@ class Stability:
         return plot_stability(self)
 
     def __repr__(self) -> str:
-        runs = len(self.pairwise)
-        return (
-            f"Stability({runs} run{'s' * (runs > 1)}, {self.status}. {self.reading} Agreement is necessary for "
-            "recovery, not sufficient.)"
-        )
+        runs = f"{len(self.pairwise)} run{'s' * (len(self.pairwise) > 1)}"
+        return f"Stability({runs}, {self.status}. {self.reading} Agreement is necessary for recovery, not sufficient.)"
 
 
 def stability(
@@ -252,15 +237,13 @@ def stability(
         raise DataError(f"distances must be True, False or 'auto', got {distances!r}.")
     listed = isinstance(runs, Sequence | np.ndarray) and not hasattr(runs, "transform")
     if not listed or len(runs) < 2:
-        raise DataError(
-            f"stability compares at least two runs, got {len(runs) if listed else f'a {type(runs).__name__}'}: pass "
-            "[one, two, ...]. The restarts of one estimator are compared in its stability_."
-        )
+        got = len(runs) if listed else f"a {type(runs).__name__}"
+        raise DataError(f"stability compares at least two runs: pass [one, two, ...]. Got {got}.")
     latents = [_latents_of(run, X, f"runs[{r}]") for r, run in enumerate(runs)]
     rows = {f"runs[{r}]": len(z) for r, z in enumerate(latents)} | ({} if X is None else {"X": np.shape(X)[0]})
     if len(set(rows.values())) > 1:
         found = ", ".join(f"{name} has {n}" for name, n in rows.items())
-        raise DataError(f"Runs are compared on the same rows, got: {found}. Pass the latents of the same rows.")
+        raise DataError(f"Pass the latents of the same rows, got: {found}.")
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max - 1))
     mixtures = [] if distances is False else _mixtures_of(runs, latents, required=distances is True)
     try:
@@ -317,8 +300,7 @@ def _latents_of(run: Any, X: ArrayLike | None, name: str) -> FloatArray:
     if latents.ndim != 2 or 0 in latents.shape or latents.dtype.kind not in "fiub":
         what = type(run).__name__ if latents.ndim == 0 else f"latents of shape {latents.shape} and type {latents.dtype}"
         raise DataError(
-            f"{name} must be a fitted estimator with transform, or a table (N, n) of its latents, got {what}. Pass "
-            "stability([one, two, ...], X), or an array (R, N, n)."
+            f"{name} must be a fitted estimator with transform, or a table (N, n) of its latents, got {what}."
         )
     return latents
 
@@ -329,7 +311,7 @@ def _mixtures_of(runs: Sequence[Any] | NDArray[Any], latents: list[FloatArray], 
     usable = [p for p, z in pairs if isinstance(p, Mixture) and p.means.shape[1] == z.shape[1]]
     if required and len(usable) < len(latents):
         raise DataError(
-            "distances=True needs the mixture_ of every run, a Mixture in the coordinates of its latents; "
+            f"distances=True needs the mixture_ of every run, in the coordinates of its latents; "
             f"{len(latents) - len(usable)} of {len(latents)} have none. Set distances=False."
         )
     small = len(usable) == len(latents) and max(len(p.weights) for p in usable) <= MOST_COMPONENTS

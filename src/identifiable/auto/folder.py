@@ -240,7 +240,8 @@ def _pictures(model: Identify, seen: TableInspection, z: FloatArray) -> list[Pic
     scale = dict(zip(seen.sample.columns or (), x.std(axis=0).tolist(), strict=True))
     for i, report in enumerate(model.latent_reports_):
         at = np.repeat(np.median(z, axis=0)[None], STEPS, axis=0)
-        at[:, i] = np.linspace(*np.quantile(z[:, i], [0.05, 0.95]), STEPS)
+        low, high = np.quantile(z[:, i], [0.05, 0.95]).tolist()
+        at[:, i] = np.linspace(low, high, STEPS)
         along = (seen.pictures(model.inverse_transform(at)) - dark) / (bright - dark)
         effects = np.zeros(len(seen.background))
         effects[seen.places] = [scale[name] * report.columns[name] for name in scale]

@@ -122,16 +122,24 @@ def search(Y: FloatArray, u: Any, options: SearchOptions) -> SearchResult:
     fitted, seeds, halves, of_refits = confirm(task, chosen)
     alternatives, of_alternatives = compare(task, fitted, trials, selection.alternatives)
     verdict = judge_latents(seeds, halves, alternatives, identifiable=selection.identifiable)
+    sampled, held = len(task.train) == MOST_ROWS, len(task.refits.held)
+    of_rows = f"{MOST_ROWS} rows, sampled at random, were used to fit models, and {held} to compare them."
     of_u = _values_of_u(fitted.model, n) if selection.identifiable else ""
-    reasons = (of_number, of_trials, *selection.reasons, of_u, of_refits, of_alternatives, verdict.reason)
-    expected, restarts = float(seeds.mean()), fitted.model.model_.stability_.score
-    return SearchResult(
-        fitted.model,
-        tuple(sorted(candidates, key=lambda c: c.name != selection.name)),
-        tuple(filter(None, reasons)),
-        verdict,
-        expected if chosen.candidate.linear or np.isnan(restarts) else (expected + restarts) / 2,
+    reasons = (
+        of_rows if sampled else "",
+        of_number,
+        of_trials,
+        *selection.reasons,
+        of_u,
+        of_refits,
+        of_alternatives,
+        verdict.reason,
     )
+    expected, restarts = float(seeds.mean()), fitted.model.model_.stability_.score
+    if not (chosen.candidate.linear or np.isnan(restarts)):
+        expected = (expected + restarts) / 2
+    selected_first = tuple(sorted(candidates, key=lambda c: c.name != selection.name))
+    return SearchResult(fitted.model, selected_first, tuple(filter(None, reasons)), verdict, expected)
 
 
 # -- the number of latents ----------------------------------------------------------

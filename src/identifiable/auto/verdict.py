@@ -188,16 +188,12 @@ def choose(
             "mixtures produce this and nonlinear ones do not, so no nonlinear model was tried."
         )
         return Selection("SparseUnmixing", (reason,))
-    late = [c.name for c in candidates if c.note == LATE]
-    reasons = (
-        f"Skipped for lack of time: {', '.join(late)}. Increase the time budget to include them." if late else "",
-        f"{found.top.name} explains held-out rows best ({found.top.gain:+.2f} nats per row above a Gaussian), but its "
-        f"restarts agree at {found.top.agreement:.2f} only." if found.best is not found.top else "",
-        _why(found),
-    )  # fmt: skip
-    chances = selection_chances(found.chosen.name, valid, gains, seed)
-    likely = {k: chance for k, chance in chances.items() if k != found.chosen.name and chance >= RULES.least_chance}
-    return Selection(found.chosen.name, tuple(filter(None, reasons)), alternatives=likely)
+    chosen = found.chosen.name
+    chances = selection_chances(chosen, valid, gains, seed)
+    likely = {name: chance for name, chance in chances.items() if name != chosen and chance >= RULES.least_chance}
+    late = ", ".join(c.name for c in candidates if c.note == LATE)
+    skipped = f"Skipped for lack of time: {late}. Increase the time budget to include it." if late else ""
+    return Selection(chosen, tuple(filter(None, (skipped, *_why(found)))), alternatives=likely)
 
 
 def pick(valid: Sequence[Candidate], gains: Mapping[str, FloatArray]) -> Pick | None:
@@ -261,18 +257,28 @@ def judge_latents(seeds: Array, halves: Array, alternatives: Array, *, identifia
     return Verdict(latents, "identified", reason)
 
 
-def _why(found: Pick) -> str:
-    chosen, best = found.chosen, found.best
+def _why(found: Pick) -> tuple[str, str]:
+    chosen, best, top = found.chosen, found.best, found.top
+    unreliable = ""
+    if best is not top:
+        unreliable = (
+            f"{top.name} explains held-out rows best ({top.gain:+.2f} nats per row above a Gaussian), but its restarts "
+            f"agree at {top.agreement:.2f} only."
+        )
     words = (
         f"Selected model: {chosen.name}, {chosen.says}. It explains held-out rows better than a single Gaussian by "
         f"{chosen.gain:+.2f} nats per row"
     )
-    if chosen.linear and not best.linear:
-        return f"{words}. The best nonlinear model, {best.name}, is hardly better ({best.gain:+.2f})."
     close = join_few([f"{c.name} {c.gain:+.2f}" for c in found.close if c is not chosen])
-    if not close:
-        return f"{words}, the most of all models whose restarts agree."
-    why = "The simpler model is selected."
-    if chosen.name == "PDGMM":
-        why = "With inactive latents the density is unbounded, so small differences in likelihood are not informative."
-    return f"{words}. Close to it: {close}. {why}"
+    if chosen.linear and not best.linear:
+        why = f". The best nonlinear model, {best.name}, is hardly better ({best.gain:+.2f})."
+    elif not close:
+        why = ", the most of all models whose restarts agree."
+    elif chosen.name == "PDGMM":
+        why = (
+            f". Close to it: {close}. With inactive latents the density is unbounded, so small differences in "
+            "likelihood are not informative."
+        )
+    else:
+        why = f". Close to it: {close}. The simpler model is selected."
+    return unreliable, words + why
