@@ -154,6 +154,7 @@ def test_listed_candidates_are_named_by_their_repr(noise):
     choice = choose([Fixed(3), Fixed(), Fixed()], noise)
     assert set(choice.table["name"]) == {"Fixed(width=3)", "Fixed()", "Fixed() #3"}
     assert "nan" not in repr(choice).lower()
+    assert len(choice.plot().get_yticklabels()) == 3
     with pytest.raises(DataError, match="at least one candidate"):
         choose({}, noise)
 

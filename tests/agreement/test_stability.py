@@ -74,6 +74,8 @@ def test_runs_equal_up_to_order_and_scale_agree(seed):
     np.testing.assert_allclose(found.weak, 1)
     assert (found.status, found.other_axes) == ("stable", False)
     assert found.reading == "The runs agree on the latents up to order and scale (1.00)."
+    assert len(found.plot().axes) == 2
+    assert found.reading in repr(found)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

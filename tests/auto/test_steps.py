@@ -71,6 +71,14 @@ def test_tasks_hold_out_the_same_rows_and_order_the_others_by_seed(y):
     assert (len(one.train), len(one.refits.held)) == (320, 80)
 
 
+def test_progress_is_printed_with_the_time_left(y, capsys):
+    loud = replace(task(y), options=replace(task(y).options, verbose=1))
+    with time_limit(60):
+        loud.say("trying")
+    task(y).say("silent")
+    assert capsys.readouterr().err.startswith("trying (")
+
+
 @pytest.mark.parametrize("needed", [0.1, 0.69, 0.75, 1.0, 1.5, 1.8, 2.05, 3.0])
 @pytest.mark.parametrize("before", [0.0, 0.02, 0.1])
 def test_affordable_share_keeps_a_fit_within_its_turn(needed, before):

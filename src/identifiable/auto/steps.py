@@ -354,7 +354,7 @@ def confirm(task: Task, trial: Trial) -> tuple[Fitted, Array, Array, str]:
     assert trial.fitted is not None
     task.say(f"refitting {trial.candidate.name}: from other seeds, and to both halves of the rows")
     rng, seeds, errors = np.random.default_rng(task.options.seed + 2), count(task.options.seed + 1), []
-    rest, linear, fitted = task.refits.train, trial.candidate.linear, trial.fitted
+    pool, linear, fitted = task.refits.train, trial.candidate.linear, trial.fitted
 
     def refits(samples: Sequence[Rows], share: float = 1.0) -> list[Fitted]:
         found: list[Fitted] = []
@@ -367,10 +367,10 @@ def confirm(task: Task, trial: Trial) -> tuple[Fitted, Array, Array, str]:
         return found
 
     if linear:
-        found = refits([rng.permutation(rest)[:MOST_ROWS] for _ in range(LINEAR_REFITS)], 0.5)
+        found = refits([rng.permutation(pool)[:MOST_ROWS] for _ in range(LINEAR_REFITS)], 0.5)
         fitted, *others = _most_agreed_first(task, found) or [fitted]
     else:
-        others = refits([rng.permutation(rest)[: int(REFIT_SHARE * len(task.train))]])
+        others = refits([rng.permutation(pool)[: int(REFIT_SHARE * len(task.train))]])
     halves: list[Array] = []
     for _ in range(SPLITS if linear else 1):
         two = np.array_split(rng.permutation(task.train), 2)
