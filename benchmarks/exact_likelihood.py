@@ -17,19 +17,24 @@ import argparse
 import itertools
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from identifiable.arrays import Array
 from identifiable.theory.exact_likelihood import (
-    KINDS,
-    FloatArray,
-    Found,
+    RESOLUTION,
+    TINY,
     Grid,
+    GridResult,
     Parameters,
-    change_at_half_step,
+    PiecewiseLinear,
+    Values,
+    density,
+    divergence,
     draws,
-    profile,
     search,
     steps,
 )
@@ -38,42 +43,99 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def print_draws(found: Sequence[Found]) -> None:
+KINDS = ("F4", "F3", "F2", "constant", "symmetric", "uneven V")
+
+
+def kind_of(f: PiecewiseLinear) -> str:
+    """Return F4, F3 or F2; without F2, whether f is constant, symmetric about some z (as |z| is) or neither."""
+    if f.injectivity != "none":
+        return f.injectivity
+    if not f.knots:
+        return "constant"
+    return "symmetric" if f.after(Fraction(-1), f.knots[0] + f.knots[-1]) == f else "uneven V"
+
+
+def with_other_prior(grid: Grid, result: GridResult) -> int:
+    """Return the number of minimisers whose mixture is not that of the truth after an affine map."""
+    priors = list(grid.priors)
+    return sum(priors[j].standard[0] != result.truth.prior.standard[0] for _, j in result.minimisers)
+
+
+def outside(grid: Grid, result: GridResult) -> int:
+    """Return the number of minimisers whose f is not weakly injective: no theorem applies to them."""
+    functions = list(grid.functions)
+    return sum(functions[i].injectivity == "none" for i, _ in result.minimisers)
+
+
+def print_draws(grid: Grid, found: Sequence[GridResult]) -> None:
     print(
         f"{'f':9s} {'α':5s} {'β':5s} {'π':9s} {'λ':11s} {'μ':14s} {'s':3s} | equivalent  KL most | "
         f"{'other P':>7s} {'KL least':>8s} | {'other f':>7s} {'KL least':>8s}"
     )
-    for r in sorted(found, key=lambda r: KINDS.index(r.truth.f.kind)):
+    for r in sorted(found, key=lambda r: KINDS.index(kind_of(r.truth.f))):
         t = r.truth
         alpha, beta, pi, weights, mu = (" ".join(map(str, v)) for v in (t.alpha, t.beta, t.pi, t.weights, t.mu))
         print(
-            f"{t.f.kind:9s} {alpha:5s} {beta:5s} {pi:9s} {weights:11s} {mu:14s} {t.scale!s:3s} | "
-            f"{len(r.equivalent):10d}  {r.rounding:7.1e} | {r.with_other_law:7d} {r.other_law:8.1e} | "
-            f"{r.with_other_f:7d} {r.other_f:8.1e}"
+            f"{kind_of(t.f):9s} {alpha:5s} {beta:5s} {pi:9s} {weights:11s} {mu:14s} {t.scale!s:3s} | "
+            f"{len(r.equivalent):10d}  {r.rounding:7.1e} | {with_other_prior(grid, r):7d} {r.other_prior:8.1e} | "
+            f"{len(r.minimisers) - with_other_prior(grid, r):7d} {r.other_f:8.1e}"
         )
 
 
-def print_summary(found: Sequence[Found]) -> None:
+def print_summary(grid: Grid, found: Sequence[GridResult]) -> None:
     print(f"\n{'':17s}draws with minimisers that are{'':15s}KL of the nearest other P{'':7s}other f")
     print(
         f"{'f':9s} {'draws':>6s} {'equivalent only':>16s} {'other P':>8s} {'other f':>8s} {'not F2':>7s}  "
         f"{'least':>8s} {'median':>8s} {'below 1e-6':>11s} {'least':>9s}"
     )
     for kind in KINDS:
-        if rows := [r for r in found if r.truth.f.kind == kind]:
-            kl = [r.other_law for r in rows]
+        if rows := [r for r in found if kind_of(r.truth.f) == kind]:
+            kl, priors = [r.other_prior for r in rows], [with_other_prior(grid, r) for r in rows]
+            functions = [len(r.minimisers) - n for r, n in zip(rows, priors, strict=True)]
             print(
                 f"{kind:9s} {len(rows):6d} {sum(not r.minimisers for r in rows):16d} "
-                f"{sum(r.with_other_law > 0 for r in rows):8d} {sum(r.with_other_f > 0 for r in rows):8d} "
-                f"{sum(r.outside > 0 for r in rows):7d}  {min(kl):8.1e} {np.median(kl):8.1e} "
+                f"{sum(n > 0 for n in priors):8d} {sum(n > 0 for n in functions):8d} "
+                f"{sum(outside(grid, r) > 0 for r in rows):7d}  {min(kl):8.1e} {np.median(kl):8.1e} "
                 f"{sum(v < 1e-6 for v in kl):11d} {min(r.other_f for r in rows):9.1e}"
             )
 
 
-def unevenness(y: FloatArray) -> float:
+def unevenness(y: Array) -> float:
     """Return how much a curve goes up and down beyond what one valley would, in units of its range."""
     excess = np.abs(np.diff(y)).sum() - (y[0] + y[-1] - 2 * y.min())
     return float(excess / np.ptp(y)) if np.ptp(y) > 1e-6 else 0.0
+
+
+def change_at_half_step(grid: Grid, found: Sequence[GridResult]) -> float:
+    """Return the largest relative change of a KL in (RESOLUTION, 1) when x has twice the nodes.
+
+    Of every truth with the nearest other P, and with 20 models at random.
+    """
+    functions, priors = list(grid.functions), list(grid.priors)
+    rng = np.random.default_rng(0)
+    change = 0.0
+    for result in found:
+        random = rng.integers((len(functions), len(priors)), size=(20, 2))
+        for i, j in [result.nearest, *random]:
+            old, new = (
+                divergence(density(result.truth.f, result.truth.prior, x), density(functions[i], priors[j], x), dx)
+                for x, dx in (grid.x(), grid.x(grid.step / 2))
+            )
+            if RESOLUTION < new < 1:
+                change = max(change, abs(old / new - 1))
+    return change
+
+
+def profile(truth: Parameters, name: str, i: int, values: Values, grid: Grid) -> Array:
+    """Return -∫ p log q dx, where q is the truth p with its i-th parameter of that name set to each value."""
+    x, dx = grid.x()
+    weighted, own = density(truth.f, truth.prior, x) * dx, getattr(truth, name)
+    result = []
+    for value in values:
+        changed: dict[str, Any] = {name: (*own[:i], value, *own[i + 1 :])}
+        model = replace(truth, **changed)
+        result.append(-weighted @ np.log(np.maximum(density(model.f, model.prior, x), TINY)))
+    return np.array(result)
 
 
 def draw_profiles(grid: Grid, truths: Sequence[Parameters]) -> "Figure":
@@ -98,7 +160,7 @@ def draw_profiles(grid: Grid, truths: Sequence[Parameters]) -> "Figure":
         axis.plot(at[low[least]], y[low[least]], "o", color=blue, label="global minimum")
         axis.plot(at[low[~least]], y[low[~least]], "o", color=blue, markerfacecolor="white", label="local minimum")
         axis.set(xlabel=rf"$\{name}_{i + 1}$", xticks=range(-3, 4))
-        axis.set_title(f"f is {truth.f.kind}", fontsize=10)
+        axis.set_title(f"f is {kind_of(truth.f)}", fontsize=10)
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel(r"$-\int p\,\log q\ dx$")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
@@ -112,8 +174,9 @@ def main() -> None:
     parser.add_argument("--figure", help="write the likelihood along single parameters here")
     options = parser.parse_args()
     started, grid = time.perf_counter(), Grid()
+    tuples = sum(grid.functions.values()) * sum(grid.priors.values())
     print(
-        f"{grid.tuples / 1e6:.0f} million parameter tuples: {len(grid.functions)} functions, {len(grid.priors)} "
+        f"{tuples / 1e6:.0f} million parameter tuples: {len(grid.functions)} functions, {len(grid.priors)} "
         f"mixtures, {len(grid.functions) * len(grid.priors) / 1e6:.2f} million models; {len(grid.x()[0])} values of x",
         flush=True,
     )
@@ -124,14 +187,14 @@ def main() -> None:
         own = list(itertools.islice(rest, len(of_seed)))
         alone = sum(not r.minimisers for r in own if r.truth.f.injectivity != "none")
         print(f"\nseed {seed}: {len(own)} draws, {options.models} with F2; all minimisers equivalent in {alone}")
-        print_draws(own)
-    print_summary(found)
+        print_draws(grid, own)
+    print_summary(grid, found)
     weak = [r for r in found if r.truth.f.injectivity != "none"]
     print(
         f"\nof the {len(weak)} with F2, {sum(len(r.truth.prior.means) < len(r.truth.mu) for r in weak)} have fewer "
         f"components than J, {sum(0 in (*r.truth.alpha, *r.truth.beta) for r in weak)} have a neuron that vanishes\n"
         f"KL of equivalent models {max(r.rounding for r in found):.1e} at most; of others, where F2 holds, "
-        f"{min(min(r.other_law, r.other_f) for r in weak):.1e} at least\n"
+        f"{min(min(r.other_prior, r.other_f) for r in weak):.1e} at least\n"
         f"largest relative change of a KL below 1 with twice the nodes {change_at_half_step(grid, found):.1e}\n"
         f"{time.perf_counter() - started:.0f} s",
         flush=True,

@@ -94,9 +94,9 @@ def right(structure, states, truth, order) -> bool:
 
 def hidden(seeds) -> None:
     """Find the hidden variables behind the components."""
-    print("Hidden variables: exactly right / wrong / cannot tell; components right; MCC of the latents")
+    print("Hidden variables: exactly right / wrong / inconclusive; components right; MCC of the latents")
     for name, truth in GRAPHS.items():
-        exact, counts, sizes, latents = 0, {"right": 0, "wrong": 0, "cannot tell": 0}, 0, []
+        exact, counts, sizes, latents = 0, {"right": 0, "wrong": 0, "inconclusive": 0}, 0, []
         J = int(np.prod(truth["hidden"]))
         joint = np.stack(np.unravel_index(np.arange(J), truth["hidden"]), axis=1)
         for seed in seeds:
@@ -108,7 +108,7 @@ def hidden(seeds) -> None:
             sizes += len(model.mixture_.weights) == J
             order = np.argsort(match(sample.z, z).permutation)
             if found.verdict != "holds":
-                counts["cannot tell"] += 1
+                counts["inconclusive"] += 1
             else:
                 own = model.predict(sample.x)
                 labels = [np.bincount(sample.component[own == j]).argmax() for j in range(len(found.states))]

@@ -55,9 +55,9 @@ MARKED = re.compile(
 
 def process_docstring(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Rewrite a docstring in place: sections get headings, entries become lists, prose is escaped."""
-    first, *rest = SECTION.split("\n".join(lines) + "\n")
+    first, *sections = SECTION.split("\n".join(lines) + "\n")
     written = prose(first)
-    for heading, body in zip(rest[::2], rest[1::2], strict=True):
+    for heading, body in zip(sections[::2], sections[1::2], strict=True):
         written += f"\n.. rubric:: {heading}\n\n{STYLES.get(heading.partition(',')[0], prose)(body)}\n"
     lines[:] = written.split("\n")
 

@@ -124,7 +124,7 @@ def certificate(mcc):
         "checks": [
             {
                 "name": "mixing",
-                "verdict": "cannot tell",
+                "verdict": "inconclusive",
                 "words": "On the premise that the mixing is injective.",
             },
             {"name": "genericity", "verdict": "holds", "words": "Components of one rank differ at some common point."},

@@ -1,30 +1,25 @@
-"""The graph among latents: exact where independences are, blind to order and units, silent, clear about bad data."""
+"""PC on latents: exact if independences are, invariant to order and units, silent, clear about invalid data."""
 
 import sys
-from itertools import combinations, permutations, product
+from itertools import combinations
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
 from scipy.stats import norm
 
 from identifiable import SparseUnmixing
 from identifiable.causal import (
-    Graph,
-    _correlations_of_active,
-    _directed,
-    _FisherZ,
-    _graph,
-    _skeleton,
+    FisherZ,
+    correlations_of_active,
+    directed,
+    graph_from_correlations,
     graph_of,
     pc,
     recovered_shd,
 )
-from identifiable.data import make_gmm, make_pdgmm
+from identifiable.data import make_pdgmm
 from identifiable.errors import DataError
 from identifiable.metrics import dag_to_cpdag
 
@@ -45,7 +40,7 @@ def random_dag(rng, n, share):
 
 
 def exact_rows(dag, rng, rows=2000, weight=0.5):
-    """Rows whose sample covariance is that of the structural equations, to machine precision.
+    """Return rows whose sample covariance is that of the structural equations, to machine precision.
 
     With equal positive weights below 1 no dependence is hidden: paths of different lengths do not cancel.
     """
@@ -55,13 +50,13 @@ def exact_rows(dag, rng, rows=2000, weight=0.5):
 
 
 def noisy_rows(rng, n, rows=80):
-    """Few rows of a dense graph: tests err, and v-structures contradict each other."""
+    """Return few rows of a dense graph: tests err, and v-structures contradict each other."""
     weights = random_dag(rng, n, 0.5) * rng.uniform(0.2, 1, size=(n, n))
     return rng.normal(size=(rows, n)) @ np.linalg.inv(np.eye(n) - weights)
 
 
 class Masked:
-    """A model that has found the latents z, of which the active ones move."""
+    """A model that recovered the latents z, inactive where the mask is False."""
 
     def __init__(self, z, active, unused=()):
         self.z, self.mask, self.unused_ = np.where(active, z, 0.0), active, unused
@@ -76,8 +71,7 @@ class Masked:
         return np.array([f"masked{i}" for i in range(self.z.shape[1])])
 
 
-# exact independences
-
+# -- exact independences ----------------------------------------------------------------------
 
 GRAPHS = {
     "one": dag_of(1),
@@ -110,7 +104,9 @@ def test_in_the_limit_of_many_rows_any_graph_is_found(seed, n):
     dag = random_dag(rng, n, rng.uniform(0.2, 0.9))
     weight = rng.uniform(0.5, 1, size=(n, n)) * rng.choice([-1, 1], size=(n, n))
     names, many = tuple(f"z{i}" for i in range(n)), np.full((n, n), 10**14)
-    found = _graph(np.corrcoef(exact_rows(dag, rng, 100, weight), rowvar=False), many, names, 0.01, None)
+    found = graph_from_correlations(
+        np.corrcoef(exact_rows(dag, rng, 100, weight), rowvar=False), many, names, 0.01, None
+    )
     assert (found.cpdag == dag_to_cpdag(dag)).all()
 
 
@@ -121,16 +117,7 @@ def test_causes_beyond_the_largest_condition_stay_joined():
     assert not pc(rows, max_condition=2).cpdag[[0, 3], [3, 0]].any()
 
 
-# independence tests
-
-
-def test_tests_have_their_level():
-    """435 tests of independent columns, of which 1 in 20 may fail, and not many more or fewer do."""
-    wrong = [
-        len(pc(np.random.default_rng(s).normal(size=(200, 30)), level=0.05, max_condition=0).edges()) for s in range(3)
-    ]
-    expected, sd = 435 * 3 * 0.05, np.sqrt(435 * 3 * 0.05 * 0.95)
-    assert abs(sum(wrong) - expected) < 5 * sd
+# -- independence tests -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -140,13 +127,12 @@ def test_p_values_and_skeleton_are_those_of_causal_learn(seed):
 
     rng = np.random.default_rng(seed)
     rows = noisy_rows(rng, 6)
-    theirs, ours = CIT(rows, "fisherz"), _FisherZ(np.corrcoef(rows, rowvar=False), np.full((6, 6), len(rows)))
+    theirs, ours = CIT(rows, "fisherz"), FisherZ(np.corrcoef(rows, rowvar=False), np.full((6, 6), len(rows)))
     for i, j in combinations(range(6), 2):
         others = [k for k in range(6) if k not in (i, j)]
         for condition in ([], others[:1], others[:3], others):
             assert ours(i, j, condition) == pytest.approx(theirs(i, j, condition), abs=1e-12)
     skeleton = peer(rows, 0.05, "fisherz", show_progress=False).G.graph != 0
-    assert (_skeleton(ours, 6, 0.05, None) == skeleton).all()
     cpdag = pc(rows, level=0.05).cpdag
     assert ((cpdag | cpdag.T) == skeleton).all()
 
@@ -154,12 +140,12 @@ def test_p_values_and_skeleton_are_those_of_causal_learn(seed):
 def test_a_test_counts_the_harmonic_mean_of_the_rows_of_its_pairs():
     """r = (0.5 - 0.25) / (1 - 0.25) = 1/3, artanh r = ln(2) / 2, rows = 3 / (1/50 + 1/100 + 1/100) = 75."""
     rows = np.array([[500, 50, 100], [50, 500, 100], [100, 100, 500]])
-    test = _FisherZ(np.full((3, 3), 0.5) + 0.5 * np.eye(3), rows)
+    test = FisherZ(np.full((3, 3), 0.5) + 0.5 * np.eye(3), rows)
     assert test(0, 1, [2]) == test(1, 0, [2]) == pytest.approx(2 * norm.sf(np.sqrt(75 - 1 - 3) * np.log(2) / 2))
     assert test(0, 1) == pytest.approx(2 * norm.sf(np.sqrt(50 - 3) * np.arctanh(0.5)))
 
 
-# what must not matter
+# -- invariance -------------------------------------------------------------------------------
 
 
 @given(seed=seeds, n=st.integers(2, 7))
@@ -191,7 +177,7 @@ def test_nothing_is_printed(capfd):
     assert captured.out == captured.err == ""
 
 
-# contradictions
+# -- contradictions ----------------------------------------------------------------------------
 
 
 def joined_by(n, *edges):
@@ -212,60 +198,14 @@ def undirected(*edges):
 def test_contradictions_give_no_direction_and_none_follows_from_them(heads):
     """Both ends of 1 - 2 have a head. 1 -> 2 alone would direct 2 -> 4, since 1 and 4 are apart."""
     joined = joined_by(5, (0, 1), (1, 2), (2, 3), (2, 4), (3, 4))
-    found = _directed(joined, dag_of(5, *heads).astype(bool))
+    found = directed(joined, dag_of(5, *heads).astype(bool))
     assert (found == dag_of(5, (0, 1), (3, 2), *undirected((1, 2), (2, 4), (3, 4)))).all()
 
 
 def test_a_directed_cycle_gives_no_direction():
     cycle = [(0, 1), (1, 2), (2, 0)]
-    found = _directed(joined_by(4, *cycle, (0, 3)), dag_of(4, *cycle, (0, 3)).astype(bool))
+    found = directed(joined_by(4, *cycle, (0, 3)), dag_of(4, *cycle, (0, 3)).astype(bool))
     assert (found == dag_of(4, *undirected(*cycle), (0, 3))).all()
-
-
-def graph(cpdag):
-    n = len(cpdag)
-    return Graph(np.asarray(cpdag), tuple(f"z{i}" for i in range(n)), 0.01, 100, np.zeros((n, n)))
-
-
-def test_a_graph_is_consistent_if_and_only_if_it_is_the_cpdag_of_a_dag():
-    """All graphs of three nodes, and those of four that are cycles."""
-    dags = {
-        dag.tobytes(): dag
-        for order in permutations(range(3))
-        for bits in product((0, 1), repeat=3)
-        for dag in [
-            np.ascontiguousarray(dag_of(3, *(e for e, b in zip(combinations(order, 2), bits, strict=True) if b)))
-        ]
-    }
-    assert len(dags) == 25
-    classes = {dag_to_cpdag(dag).tobytes() for dag in dags.values()}
-    cells = [(i, j) for i in range(3) for j in range(3) if i != j]
-    for bits in product((0, 1), repeat=6):
-        any_graph = dag_of(3, *(cell for cell, bit in zip(cells, bits, strict=True) if bit))
-        assert graph(any_graph).consistent == (any_graph.tobytes() in classes)
-    square = dag_of(4, (0, 1), (1, 2), (2, 3), (3, 0))
-    assert not graph(square | square.T).consistent
-    assert not graph(square).consistent
-
-
-# edges
-
-
-def test_edges_are_named_and_the_strongest_come_first():
-    table = pd.DataFrame(exact_rows(GRAPHS["collider with a tail"], np.random.default_rng(0)), columns=list("abcde"))
-    found = pc(table)
-    assert found.names == tuple("abcde")
-    edges = found.edges()
-    assert {(e.source, e.mark, e.target) for e in edges} == {
-        ("a", "->", "c"),
-        ("b", "->", "c"),
-        ("c", "->", "d"),
-        ("d", "->", "e"),
-    }
-    assert [abs(e.strength) for e in edges] == sorted((abs(e.strength) for e in edges), reverse=True)
-    assert str(found).splitlines()[0] == "CPDAG of 5 variables with 4 edges, 4 of them directed (2000 rows, level 0.01)"
-    assert [line.split()[:3] for line in str(found).splitlines()[1:]] == [[e.source, e.mark, e.target] for e in edges]
-    assert "0 edges" in str(pc(exact_rows(dag_of(2), np.random.default_rng(0))))
 
 
 def test_strength_is_the_correlation_of_residuals():
@@ -275,17 +215,17 @@ def test_strength_is_the_correlation_of_residuals():
     assert pc(rows).strengths[0, 1] == pytest.approx(np.corrcoef(left, rowvar=False)[0, 1])
 
 
-# latents that rest
+# -- inactive latents --------------------------------------------------------------------------
 
 
-def chain_with_rests(rng, rows=20_000):
+def chain_with_inactive_latents(rng, rows=20_000):
     z = rng.normal(size=(rows, 3)) @ np.linalg.inv(np.eye(3) - np.diag([1.0, 1.0], 1))
     return z, rng.random((rows, 3)) < 0.6
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_resting_hides_a_conditional_independence_that_active_values_show(seed):
-    z, active = chain_with_rests(np.random.default_rng(seed))
+def test_active_values_show_a_conditional_independence(seed):
+    z, active = chain_with_inactive_latents(np.random.default_rng(seed))
     model = Masked(z, active)
     chain = dag_to_cpdag(GRAPHS["chain"])
     assert graph_of(model, None, level=1e-4).cpdag[0, 2]
@@ -295,7 +235,7 @@ def test_resting_hides_a_conditional_independence_that_active_values_show(seed):
     assert found.rows == (active.astype(int).T @ active).min()
 
 
-def test_where_nothing_rests_both_ways_agree():
+def test_if_all_latents_are_active_both_ways_agree():
     rows = noisy_rows(np.random.default_rng(0), 5)
     model = Masked(rows, np.ones(rows.shape, dtype=bool))
     plain, active = graph_of(model, None), graph_of(model, None, active_only=True)
@@ -316,7 +256,7 @@ def test_correlation_of_active_values_is_the_maximum_of_the_likelihood():
     residual = np.mean((second - slope * first[300:]) ** 2)
     explained = slope**2 * np.mean(first**2)
     expected = np.sign(slope) * np.sqrt(explained / (explained + residual))
-    assert _correlations_of_active(z, active)[0, 1] == pytest.approx(expected, abs=1e-4)
+    assert correlations_of_active(z, active)[0, 1] == pytest.approx(expected, abs=1e-4)
 
 
 def test_unused_and_constant_latents_are_left_out():
@@ -333,26 +273,7 @@ def test_graph_of_a_fitted_model():
     assert found.names == tuple(f"sparseunmixing{i}" for i in range(4))
 
 
-# recovery
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_unmasked_rows_are_the_masked_ones_before_they_rest(seed):
-    source = make_pdgmm(1, n=5, k=1, delta=2, noise=0.1, random_state=seed).source
-    masked, full = source.sample(3000, random_state=1), source.unmasked().sample(3000, random_state=1)
-    active = source.latents.masks.numpy()[masked.component]
-    assert (masked.z[active] == full.z[active]).all()
-    assert (masked.z[~active] != full.z[~active]).all()
-    assert active.mean() < 0.5  # the source itself still rests
-    weights = source.latents.adjacency.numpy()
-    noise = full.z @ (np.eye(5) - weights)
-    np.testing.assert_allclose(np.cov(noise, rowvar=False), np.eye(5), atol=0.15)
-
-
-def test_only_masked_latents_can_be_unmasked():
-    for source in (make_gmm(1).source, make_pdgmm(1, example="E.3").source):
-        with pytest.raises(ValueError, match=r"make_pdgmm, without example, can be unmasked\. Got GaussianMixture"):
-            source.unmasked()
+# -- recovery ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -383,51 +304,46 @@ def test_a_latent_that_was_not_recovered_has_no_edges():
     assert wider.delta_shd == 0
 
 
-# bad data
-
+# -- invalid data -----------------------------------------------------------------------------
 
 ROWS = np.random.default_rng(0).normal(size=(50, 3))
-REST = np.random.default_rng(1).random((50, 3)).argsort(axis=1) == 0  # one active at a time
+SINGLE = np.random.default_rng(1).random((50, 3)).argsort(axis=1) == 0  # one active at a time
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: pc(np.c_[ROWS, ROWS[:, 0]]), "singular: z0, z3 are linearly dependent.* Drop one of them"),
-        (lambda: pc(np.c_[ROWS, ROWS.sum(axis=1)]), "singular: z0, z1, z2, z3 are linearly dependent"),
-        (lambda: pc(np.c_[ROWS, ROWS[:, 0] * (1 + 1e-6 * ROWS[:, 1])]), "singular: z0, z3 are"),
-        (lambda: pc(np.c_[ROWS, np.ones(50)]), "must vary; constant here: z3. Drop"),
-        (lambda: pc(ROWS[:6]), "at least 4 rows more than there are columns, got 6 rows and 3 columns: pass more"),
-        (lambda: pc(ROWS[:2].T @ ROWS[:2]), "got 3 rows and 3 columns"),
-        (lambda: pc(np.where(ROWS > 2, np.nan, ROWS)), "Z must be finite, got nan at row .* drop or impute"),
-        (lambda: pc(ROWS[:, 0]), r"Z must be 2-D \(rows, latents\)"),
-        (lambda: pc(ROWS, level=0), "level must lie between 0 and 1, got 0: 0.01 is"),
-        (lambda: pc(ROWS, level=5), "level must lie between 0 and 1, got 5"),
-        (lambda: pc(ROWS, max_condition=-1), "max_condition must be None or .* from 0 on, got -1"),
-        (lambda: pc(ROWS, names=["a", "b"]), "names must be 3 different ones, one per column, got a, b"),
-        (lambda: pc(ROWS, names=["a", "b", "a"]), "names must be 3 different ones"),
-        (
-            lambda: graph_of(Masked(ROWS, REST), None, active_only=True),
-            "are active together in 0 of the rows.*at least 7",
-        ),
-        (lambda: graph_of(Masked(ROWS, REST & False), None), "No latent of the model varies on X"),
+        (lambda: pc(np.c_[ROWS, ROWS[:, 0]]), "z0, z3"),
+        (lambda: pc(np.c_[ROWS, ROWS.sum(axis=1)]), "z0, z1, z2, z3"),
+        (lambda: pc(np.c_[ROWS, ROWS[:, 0] * (1 + 1e-6 * ROWS[:, 1])]), "z0, z3"),
+        (lambda: pc(np.c_[ROWS, np.ones(50)]), "constant"),
+        (lambda: pc(ROWS[:6]), "7 rows"),
+        (lambda: pc(np.where(ROWS > 2, np.nan, ROWS)), "finite"),
+        (lambda: pc(ROWS[:, 0]), "2-D"),
+        (lambda: pc(ROWS, level=0), "level"),
+        (lambda: pc(ROWS, level=5), "level"),
+        (lambda: pc(ROWS, max_condition=-1), "max_condition"),
+        (lambda: pc(ROWS, names=["a", "b"]), "names"),
+        (lambda: pc(ROWS, names=["a", "b", "a"]), "names"),
+        (lambda: graph_of(Masked(ROWS, SINGLE), None, active_only=True), "together in 0"),
+        (lambda: graph_of(Masked(ROWS, SINGLE & False), None), "varies"),
         (lambda: recovered_shd(ROWS, ROWS[:9], dag_of(3)), "one row per sample"),
-        (lambda: recovered_shd(ROWS, ROWS, dag_of(4)), "a node per column of z: 3 columns, got 4 nodes"),
-        (lambda: recovered_shd(ROWS, ROWS, 0.5 * dag_of(3, (0, 1))), r"hold only 0 and 1.*\(W != 0\)"),
+        (lambda: recovered_shd(ROWS, ROWS, dag_of(4)), "dag"),
+        (lambda: recovered_shd(ROWS, ROWS, 0.5 * dag_of(3, (0, 1))), "0 and 1"),
         (lambda: recovered_shd(ROWS, ROWS, dag_of(3, (0, 1), (1, 0))), "no cycles"),
     ],
 )
-def test_bad_data_are_refused_with_a_cure(call, words):
+def test_invalid_data_are_refused(call, words):
     with pytest.raises(DataError, match=words):
         call()
 
 
-def test_a_model_that_knows_no_rest_is_refused():
+def test_a_model_without_activity_is_refused():
     from identifiable import PrincipalComponents
 
     model = PrincipalComponents(3).fit(ROWS)
     assert graph_of(model, ROWS).names[0] == "principalcomponents0"
-    with pytest.raises(DataError, match=r"PrincipalComponents has no `active\(X\)`: use SparseUnmixing"):
+    with pytest.raises(DataError, match="PrincipalComponents"):
         graph_of(model, ROWS, active_only=True)
 
 
@@ -435,35 +351,5 @@ def test_without_causal_learn_the_error_names_the_extra(monkeypatch):
     for name in [name for name in sys.modules if name.startswith("causallearn")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "causallearn", None)
-    with pytest.raises(ImportError, match=r'needs causal-learn: pip install "identifiable\[causal\]"'):
+    with pytest.raises(ImportError, match="causal-learn"):
         pc(ROWS)
-
-
-# the drawing
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 13, 40])
-def test_the_drawing_has_all_names_and_edges_inside_the_page(n):
-    rng = np.random.default_rng(n)
-    cpdag = dag_to_cpdag(random_dag(rng, n, min(1.0, 3 / n)))
-    names = tuple(f"sparseunmixing{i}" for i in range(n))
-    found = Graph(cpdag, names, 0.01, 5000, rng.uniform(-1, 1, size=(n, n)))
-    figure = found.plot()
-    assert isinstance(figure, Figure)
-    (axis,) = figure.axes
-    assert [text.get_text() for text in axis.texts[:n]] == list(names)
-    assert axis.texts[n].get_text().startswith(f"{n} variable")
-    drawn = [patch for patch in axis.patches if isinstance(patch, FancyArrowPatch)]
-    edges = found.edges()
-    assert len(drawn) == len(edges)
-    heads = sum("->" in type(patch.get_arrowstyle()).__name__ or patch.get_arrowstyle().arrow != "-" for patch in drawn)
-    assert heads == sum(edge.mark == "->" for edge in edges)
-    widths = [patch.get_linewidth() for patch in drawn]
-    assert widths == sorted(widths)  # the strongest are drawn last
-    figure.draw_without_rendering()
-    boxes = [text.get_window_extent() for text in axis.texts]
-    assert all(
-        box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.width and box.y1 <= figure.bbox.height for box in boxes
-    )
-    straight = boxes[:n] if n <= 12 else []
-    assert not any(a.overlaps(b) for a, b in combinations(straight, 2))

@@ -33,7 +33,7 @@ def claim_linear_sparse(text):
     mcc = values(text, "MCC")
     assert mcc.pop("SparseUnmixing") == 1.0
     assert max(mcc.values()) < 1.0
-    assert "5 of 5 latents rest exactly" in text
+    assert "verified 5 of 5 latents" in text
 
 
 def claim_nonlinear_pdgmm(text):

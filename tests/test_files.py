@@ -1,4 +1,4 @@
-"""One file, all or nothing; damaged or foreign files are refused."""
+"""Files are written all or nothing, and damaged or foreign files are refused."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def test_round_trip_of_every_kind_of_tensor(path):
         assert torch.equal(back.tensors[name], tensor)
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_other(path, monkeypatch):
+def test_a_failed_write_keeps_the_old_file_and_adds_no_other(path, monkeypatch):
     files.write(path, "note", {"version": 1}, {})
 
     def broken(descriptor):
@@ -59,7 +59,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(path, monkeypatch):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_every_flipped_bit_is_noticed(path):
+def test_every_flipped_bit_is_detected(path):
     files.write(path, "note", {"a": 1}, {"w": torch.arange(5.0)})
     content = path.read_bytes()
     for position in range(len(content)):
@@ -71,50 +71,39 @@ def test_every_flipped_bit_is_noticed(path):
                 back = files.read(path, "note")
             except DamagedFileError:
                 continue
-            # What is left is white space or the order of the JSON header: the same contents.
+            # Other changes affect only white space or the order of the JSON header.
             assert back.header == {"a": 1}
             assert torch.equal(back.tensors["w"], torch.arange(5.0))
 
 
-def test_every_truncation_is_noticed(path):
+def test_every_truncation_is_detected(path):
     files.write(path, "note", {"a": 1}, {"w": torch.arange(5.0)})
     content = path.read_bytes()
     for length in range(len(content)):
         path.write_bytes(content[:length])
-        with pytest.raises(DamagedFileError, match="not a readable safetensors file"):
+        with pytest.raises(DamagedFileError, match="not a readable"):
             files.read(path, "note")
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "not a readable safetensors file"),
-        (b"col1,col2\n1,2\n", "not a readable safetensors file"),
-        (pickle.dumps({"a": 1}), "not a readable safetensors file"),
-        (struct.pack("<Q", 2**60) + b"{}", "not a readable safetensors file"),
-    ],
+    "content", [b"", b"col1,col2\n1,2\n", pickle.dumps({"a": 1}), struct.pack("<Q", 2**60) + b"{}"]
 )
-def test_foreign_files_are_refused(path, content, words):
+def test_foreign_files_are_refused(path, content):
     path.write_bytes(content)
-    with pytest.raises(DamagedFileError, match=words):
+    with pytest.raises(DamagedFileError, match="not a readable"):
         load(path)
 
 
-def test_safetensors_of_another_program_is_refused(path):
-    save_file({"w": torch.ones(2)}, path)
-    with pytest.raises(DamagedFileError, match="identifiable did not write it"):
-        load(path)
-
-
-def test_a_newer_format_is_refused(path):
-    save_file({"w": torch.ones(2)}, path, metadata={"format": "identifiable-9"})
-    with pytest.raises(DamagedFileError, match="Upgrade identifiable"):
+@pytest.mark.parametrize(("metadata", "word"), [(None, "did not write"), ({"format": "identifiable-9"}, "Upgrade")])
+def test_safetensors_of_another_program_or_version_are_refused(path, metadata, word):
+    save_file({"w": torch.ones(2)}, path, metadata=metadata)
+    with pytest.raises(DamagedFileError, match=word):
         load(path)
 
 
 def test_a_checkpoint_is_not_a_model(path):
     files.write(path, "checkpoint", {}, {})
-    with pytest.raises(DamagedFileError, match=r"Expected a model file, but .* holds a 'checkpoint'"):
+    with pytest.raises(DamagedFileError, match="checkpoint"):
         load(path)
 
 
@@ -125,7 +114,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 @pytest.mark.parametrize("name", ["os", "LatentModel", "Plan", "__builtins__", "VAE.fit", None])
 def test_only_estimators_of_the_library_are_built(path, name):
-    """A well-formed file cannot name anything else, however it was made."""
+    """A well-formed file cannot name any other class."""
     files.write(path, "model", {"class": name, "parameters": {}, "fitted": {}, "output": None, "versions": {}}, {})
     with pytest.raises(DamagedFileError, match="does not know"):
         load(path)
@@ -146,7 +135,7 @@ def test_a_generator_as_random_state_is_left_out(path, model):
     assert load(path).random_state is None
 
 
-def test_the_header_says_who_wrote_it(path, model):
+def test_the_header_names_class_and_versions(path, model):
     save(model, path)
     header = files.read(path, "model").header
     assert header["class"] == "VAE"
@@ -154,8 +143,8 @@ def test_the_header_says_who_wrote_it(path, model):
     json.dumps(header)
 
 
-def test_save_to_a_missing_folder_says_so(tmp_path, model):
-    with pytest.raises(FileNotFoundError, match=r"the folder '.*no' does not exist\. Create it"):
+def test_saving_to_a_missing_folder_is_refused(tmp_path, model):
+    with pytest.raises(FileNotFoundError, match="folder"):
         save(model, tmp_path / "no" / "m.safetensors")
 
 

@@ -20,6 +20,7 @@ RANK = {
     "agreement": 4,
     "algorithms": 4,
     "estimators": 5,
+    "causal_graph": 3,
     "causal": 6,
     "auto": 7,
     "persist": 8,

@@ -32,6 +32,13 @@ def test_an_old_fit_folder_opens():
     assert fitted.model.transform(fitted.model.sample(5, random_state=0)).shape == (5, 2)
 
 
+def test_old_words_of_a_certificate_are_renamed():
+    from identifiable.persist import rename_certificate
+
+    renamed = rename_certificate({"at_best": "PS", "checks": [{"verdict": "cannot tell"}, {"verdict": "fails"}]})
+    assert renamed == {"if_undecided_hold": "PS", "checks": [{"verdict": "inconclusive"}, {"verdict": "fails"}]}
+
+
 def test_an_old_run_folder_is_reported(tmp_path):
     from shutil import copytree
 

@@ -1,4 +1,4 @@
-"""Pictures of two balls: an autoencoder finds the space of their positions, latents that rest name its axes.
+"""Pictures of two balls: an autoencoder finds the space of their positions, intermittent activity its axes.
 
 Run it with `python docs/examples/balls.py [picture.png]`; it takes about twenty seconds.
 """
@@ -27,15 +27,15 @@ def smaller(pictures: np.ndarray) -> np.ndarray:
 
 
 def main(picture: Path) -> None:
-    """Encode pictures, find the latents that rest in the code, compare with the positions, and draw what rests."""
-    # Either coordinate of either ball rests at its mean in 3 of 10 pictures, independently of the others.
+    """Encode pictures, find intermittently active latents in the code, compare with the positions, and draw both."""
+    # Each coordinate of each ball is at its mean (inactive) in 3 of 10 pictures, independently of the others.
     source = make_balls(1, balls=2, rest=0.3, separately=True, random_state=7).source
     draws = [source.sample(1000, random_state=i) for i in range(4)]
     pictures = np.concatenate([draw.x.astype(np.float32) for draw in draws])
     x, z = smaller(pictures), draws[-1].z  # the last thousand are held out
     warnings.simplefilter("ignore", RecoveryWarning)  # what is unstable is printed
 
-    # These settings were chosen by the MCC of the draws 0 to 2 of this law; draw 7 had no part in it.
+    # These settings were chosen by the MCC of the data sets with seeds 0 to 2 of this distribution, not of seed 7.
     net = {"likelihood": "bernoulli", "hidden": (64, 64), "max_steps": 1500, "learning_rate": 1e-2}
     vae = BetaVAE(LATENTS, beta=0.3, n_restarts=2, random_state=0, verbose=0, **net).fit(x[:TRAIN])
     code = vae.transform(x).astype(float)
@@ -53,7 +53,7 @@ def main(picture: Path) -> None:
     for name in ("FastICA", "SparseUnmixing"):
         found[f"{name}, code"] = baselines(LATENTS)[name].fit(code[:TRAIN]).transform(code[TRAIN:])
     found["PDGMM, code"] = model.transform(code[TRAIN:])
-    print("With the truth in hand, on pictures that were held out:")
+    print("Compared with the ground truth, on held-out pictures:")
     scores = {name: match(z, estimate).score for name, estimate in found.items()}
     for name, score in scores.items():
         print(f"  {name:23} MCC {score:.3f}")

@@ -1,4 +1,4 @@
-"""Proteins of single cells under nine conditions: two factors that come back, and what they do. No truth is known.
+"""Proteins of single cells under nine conditions: two reproducible factors and their effects; no ground truth is known.
 
 Run it with `python docs/examples/ivae_sachs.py [picture.png]`; it takes about half a minute. The data (Sachs et al.
 2005) are looked for in $IDENTIFIABLE_DATA/sachs, and downloaded if they are not there.
@@ -37,7 +37,7 @@ def main(picture: Path) -> None:
     train, test = cells[order[:6000]], cells[order[6000:]]
 
     print("Mean log-likelihood of held-out cells in nats, for IVAE a lower bound of it; and given u where u is used:")
-    warnings.simplefilter("ignore", RecoveryWarning)  # SparseUnmixing says that nothing rests here
+    warnings.simplefilter("ignore", RecoveryWarning)  # SparseUnmixing warns that no latent is exactly inactive here
     for name, method in baselines(LATENTS).items():
         method.fit(train.x)
         agreement = "" if method.n_restarts == 1 else f"  restarts agree at {method.stability_.score:.3f}"

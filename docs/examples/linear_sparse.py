@@ -1,4 +1,4 @@
-"""Latents that rest, mixed by a matrix: sparsity alone finds them, exactly.
+"""Intermittently active latents, mixed by a matrix: sparsity alone recovers them exactly.
 
 Run it with `python docs/examples/linear_sparse.py [picture.png]`; it takes a few seconds.
 """
@@ -23,9 +23,9 @@ def main(picture: Path) -> None:
     found = {}
     for name, method in baselines(5).items():  # raw x, PCA, FastICA, SparseUnmixing; none of them sees sample.z
         found[name] = method.fit(sample.x).transform(fresh.x)
-    print(f"SparseUnmixing saw {method.n_found_} of 5 latents rest exactly.")
+    print(f"SparseUnmixing verified {method.n_found_} of 5 latents.")
     print(f"Certificate: {method.certificate_.level}, by {method.certificate_.theorem}.")
-    print("With the truth in hand, on fresh rows:")
+    print("Compared with the ground truth, on fresh rows:")
     for name, z in found.items():
         print(f"  {name:15} MCC {match(fresh.z, z).score:.4f}")
 

@@ -1,4 +1,4 @@
-"""Latents that rest, mixed nonlinearly: PDGMM straightens what linear methods leave bent, and says what rests when.
+"""Intermittently active latents, mixed nonlinearly: PDGMM inverts the mixing, and finds which latents are active.
 
 Run it with `python docs/examples/nonlinear_pdgmm.py [picture.png]`; it takes about fifteen seconds.
 """
@@ -18,11 +18,11 @@ ROWS = 5000
 
 
 def main(picture: Path) -> None:
-    """Fit PDGMM and the baselines, print how far restarts agree and how near the truth is, and draw both."""
+    """Fit PDGMM and the baselines, print the agreement of restarts and the MCC with the ground truth, and draw both."""
     sample = make_pdgmm(ROWS, n=5, random_state=0)  # ten layers, piecewise affine, as published
     fresh = sample.source.sample(ROWS, random_state=1)  # rows that no method has seen
 
-    # A fifth of the default steps. The baselines know that they are none the wiser here, and would warn.
+    # A fifth of the default steps. The baselines would warn that they verify nothing here.
     methods = baselines(5) | {"PDGMM": PDGMM(5, max_steps=500, random_state=0, verbose=0)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RecoveryWarning)
@@ -30,14 +30,14 @@ def main(picture: Path) -> None:
     model = methods["PDGMM"]
     print(f"PDGMM: restarts agree at {model.stability_.score:.3f}, {model.fit_status_}.")
     print(f"Certificate: {model.certificate_.level}, at best {model.certificate_.if_undecided_hold}.")
-    print("With the truth in hand, on fresh rows:")
+    print("Compared with the ground truth, on fresh rows:")
     for name, z in found.items():
         print(f"  {name:15} MCC {match(fresh.z, z).score:.3f}")
 
     # Which latents are active in a row: what was found, in the order of the true latents, and what is true.
     order = match(fresh.z, found["PDGMM"]).permutation
     seen, true = model.active(fresh.x)[:, order], sample.source.latents.masks.numpy()[fresh.component]
-    print(f"PDGMM names the right pattern of activity in a share of {(seen == true).all(1).mean():.2f} of the rows.")
+    print(f"PDGMM finds the right pattern of activity in a share of {(seen == true).all(1).mean():.2f} of the rows.")
 
     figure = plt.figure(figsize=(10, 7.2), layout="constrained")
     above, below = figure.subfigures(2, 1, height_ratios=(1.2, 1))

@@ -1,4 +1,4 @@
-"""Handwritten digits without labels: clusters one can look at, and restarts that do not agree on the latents.
+"""Handwritten digits without labels: interpretable clusters, and restarts that do not agree on the latents.
 
 Run it with `python docs/examples/vade_digits.py [picture.png]`; it takes about twenty seconds.
 """
@@ -23,14 +23,14 @@ from identifiable.metrics import ari, clustering_accuracy
 CLUSTERS = 10
 
 
-def clusters(z: np.ndarray, law: Mixture) -> np.ndarray:
+def clusters(z: np.ndarray, mixture: Mixture) -> np.ndarray:
     """Return the most probable component of each latent."""
-    parts = zip(law.weights, law.means, law.covariances, strict=True)
+    parts = zip(mixture.weights, mixture.means, mixture.covariances, strict=True)
     return np.argmax([np.log(w) + multivariate_normal(m, c).logpdf(z) for w, m, c in parts], axis=0)
 
 
 def main(picture: Path) -> None:
-    """Fit VaDE, print how far its restarts agree, hold its clusters against the labels at last, and draw them."""
+    """Fit VaDE, print the agreement of its restarts, compare its clusters with the labels, and draw them."""
     digits = load_digits()  # 1797 images of 8 x 8 pixels; digits.u is the label, which no fit sees
     order = np.random.default_rng(0).permutation(len(digits))
     train, test = digits[order[:1400]], digits[order[1400:]]
@@ -40,7 +40,7 @@ def main(picture: Path) -> None:
         warnings.simplefilter("ignore", RecoveryWarning)  # the restarts disagree: printed below
         model = VaDE(10, CLUSTERS, random_state=0, **settings).fit(train.x)
     runs = zip(model.latents_of_restarts(test.x), model.mixtures_of_restarts(), strict=True)
-    pairs = combinations([clusters(z, law) for z, law in runs], 2)
+    pairs = combinations([clusters(z, mixture) for z, mixture in runs], 2)
     agreement = model.stability_
     print(f"Latents: restarts agree at {agreement.score:.2f}, {agreement.weak_score:.2f} after an affine alignment.")
     print(f"Clusters: restarts agree at {np.mean([ari(*pair) for pair in pairs]):.2f} (adjusted Rand index).")
@@ -51,7 +51,7 @@ def main(picture: Path) -> None:
         "k-means": KMeans(CLUSTERS, n_init=10, random_state=0),
         "PCA + mixture": make_pipeline(PCA(10), GaussianMixture(CLUSTERS, n_init=3, random_state=0)),
     }
-    print("With the labels in hand, on images that were held out:")
+    print("Compared with the labels, on held-out images:")
     found = {name: method.fit(train.x).predict(test.x) for name, method in others.items()} | {"VaDE": k}
     accuracy = {name: clustering_accuracy(test.u, guess) for name, guess in found.items()}
     for name, value in accuracy.items():

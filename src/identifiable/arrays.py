@@ -1,4 +1,4 @@
-"""Array aliases, blocks and splits of rows, and checks of numbers: what every package may use."""
+"""Array aliases, blocks and splits of rows, and checks of numbers, for every package."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ IntArray = NDArray[np.integer[Any]]
 BoolArray = NDArray[np.bool_]
 Rows = NDArray[np.int64]  # row numbers
 
-BLOCK = 8192  # rows that go through a net at once outside training
+BLOCK = 8192  # rows per block
 
 
 def blocks_of_rows(rows: NDArray[Any]) -> list[NDArray[Any]]:
-    """Cut rows into parts that go through a net at once outside training; no rows are one part.
+    """Cut rows into blocks small enough to pass through a net at once; an array without rows is one block.
 
     >>> [len(block) for block in blocks_of_rows(np.zeros((10_000, 2)))]
     [8192, 1808]
@@ -34,9 +34,9 @@ def is_real(value: Any, above: float, below: float = np.inf) -> bool:
 
 
 def hold_out(rows: int, seed: int, *, fraction: float = 0.1, most: int = 1000) -> tuple[Rows, Rows]:
-    """Split row numbers at random into training and held-out ones, at most `most` of these.
+    """Split row numbers at random into training rows and at most `most` held-out rows.
 
-    With fewer than ten held-out rows to be had, both are all rows: too few rows judge nothing.
+    If fewer than ten rows would be held out, both parts are all rows, since so few cannot measure a score.
 
     Examples
     --------

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 
 class DataError(ValueError):
-    """The data cannot be used as they are; the message names the place and the cure."""
+    """The data cannot be used as they are. The message names the column, row or parameter, and the remedy."""
 
 
 class DamagedFileError(ValueError):
-    """A file is truncated, altered, of another kind, or written by a newer version."""
+    """A file is truncated, altered, of another kind, or was written by a newer version."""
 
 
 class FitFailedError(RuntimeError):
@@ -18,11 +18,11 @@ class FitFailedError(RuntimeError):
 
 
 class OutOfTimeError(RuntimeError):
-    """The time that was given is over before the work is done."""
+    """The time budget ended before the work was done."""
 
 
 class RecoveryWarning(UserWarning):
-    """The fit ended, but its latents should not be trusted as they are."""
+    """The fit ended, but its latents may not be reliable."""
 
 
 def warn_recovery(message: str) -> None:
@@ -34,12 +34,12 @@ def warn_recovery(message: str) -> None:
 
 
 def join_few(items: Sequence[str], separator: str = ", ", *, most: int = 5) -> str:
-    """Name a few of many.
+    """Join the first `most` items, and count the others.
 
     Examples
     --------
     >>> join_few(["a", "b", "c"], most=2)
     'a, b, and 1 more'
     """
-    rest = len(items) - most
-    return separator.join(items[:most]) + (f"{separator or chr(10) + '  '}and {rest} more" if rest > 0 else "")
+    others = len(items) - most
+    return separator.join(items[:most]) + (f"{separator or chr(10) + '  '}and {others} more" if others > 0 else "")

@@ -1,7 +1,7 @@
-"""One file for numbers and words: safetensors with a JSON header, a checksum, and an atomic write.
+"""Files of tensors and text: safetensors with a JSON header, a checksum, and an atomic write.
 
-Models and checkpoints are both written here. Reading executes nothing from the file: tensors come from safetensors,
-words from JSON, and a SHA-256 over both is compared before anything is returned.
+Models and checkpoints use this format. Reading executes nothing from the file: tensors come from safetensors, the
+header from JSON, and a SHA-256 checksum of both is compared before anything is returned.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ FORMAT = "identifiable-1"
 
 @dataclass(frozen=True)
 class Contents:
-    """What a file holds: a JSON tree and named tensors."""
+    """The contents of a file: a JSON tree and named tensors."""
 
     header: dict[str, Any]
     tensors: dict[str, Tensor]
@@ -41,7 +41,7 @@ def _digest(kind: str, header: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def write(path: str | Path, kind: str, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Write header and tensors to path, all or nothing (`write_bytes`).
+    """Write header and tensors to path, all or nothing (see `write_bytes`).
 
     Examples
     --------
@@ -53,10 +53,10 @@ def write(path: str | Path, kind: str, header: Mapping[str, Any], tensors: Mappi
     """
     path = Path(path)
     require_folder(path)
-    words = json.dumps(header)
-    # A copy each: safetensors refuses tensors that share memory.
+    text = json.dumps(header)
+    # Copies, because safetensors refuses tensors that share memory.
     plain = {k: t.detach().cpu().clone(memory_format=torch.contiguous_format) for k, t in tensors.items()}
-    metadata = {"format": FORMAT, "kind": kind, "header": words, "sha256": _digest(kind, words, plain)}
+    metadata = {"format": FORMAT, "kind": kind, "header": text, "sha256": _digest(kind, text, plain)}
     write_bytes(path, save(plain, metadata))
 
 
@@ -79,7 +79,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def require_folder(path: Path) -> None:
-    """Refuse a path whose folder is not there, before work is done that could not be kept."""
+    """Refuse a path whose folder does not exist, before work starts whose result could not be written."""
     if not path.parent.is_dir():
         raise FileNotFoundError(
             f"Cannot write {str(path)!r}: the folder {str(path.parent)!r} does not exist. Create it."
@@ -87,7 +87,7 @@ def require_folder(path: Path) -> None:
 
 
 def read(path: str | Path, kind: str) -> Contents:
-    """Read what `write` wrote; refuse anything else with a `DamagedFileError`."""
+    """Read a file that `write` wrote; raise `DamagedFileError` for any other file."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"No file {str(path)!r}. Expected a {kind} file written by identifiable.")
@@ -110,10 +110,9 @@ def read(path: str | Path, kind: str) -> Contents:
         )
     if metadata.get("kind") != kind:
         raise DamagedFileError(f"Expected a {kind} file, but {str(path)!r} holds a {metadata.get('kind')!r}.")
-    words = metadata.get("header", "")
-    if metadata.get("sha256") != _digest(kind, words, tensors):
+    text = metadata.get("header", "")
+    if metadata.get("sha256") != _digest(kind, text, tensors):
         raise DamagedFileError(
             f"{str(path)!r} was altered after it was written: its checksum does not match. Restore it from a copy."
         )
-    header: dict[str, Any] = json.loads(words)
-    return Contents(header, tensors)
+    return Contents(json.loads(text), tensors)

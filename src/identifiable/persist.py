@@ -122,10 +122,19 @@ def rename_account(account: dict[str, Any]) -> dict[str, Any]:
     new = _FIELDS["LatentReport"]
     latents = [{new.get(k, k): v for k, v in latent.items()} for latent in account["latents"]]
     certificate = account["certificate"]
-    if certificate and "at_best" in certificate:
-        certificate = certificate | {"if_undecided_hold": certificate["at_best"]}
     data = {k.replace(" ", "_"): v for k, v in account["data"].items()}
+    certificate = certificate and rename_certificate(certificate)
     return account | {"latents": latents, "certificate": certificate, "data": data}
+
+
+def rename_certificate(certificate: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a written certificate in the words of today; version 0.1 wrote "at_best" and "cannot tell"."""
+    renamed = {{"at_best": "if_undecided_hold"}.get(key, key): value for key, value in certificate.items()}
+    checks = [dict(check) for check in certificate.get("checks") or []]
+    for check in checks:
+        if check.get("verdict") == "cannot tell":
+            check["verdict"] = "inconclusive"
+    return renamed | {"checks": checks}
 
 
 class _UnknownError(Exception):

@@ -283,7 +283,7 @@ def test_judge_and_thresholds():
     assert THRESHOLDS.tie < THRESHOLDS.stable - THRESHOLDS.doubtful
 
 
-@pytest.mark.parametrize(("agreement", "verdict"), [(0.97, "holds"), (0.93, "cannot tell"), (0.5, "fails")])
+@pytest.mark.parametrize(("agreement", "verdict"), [(0.97, "holds"), (0.93, "inconclusive"), (0.5, "fails")])
 def test_check_follows_the_thresholds(agreement, verdict):
     check = Stability(np.array([[1, agreement], [agreement, 1]])).check
     assert (check.verdict, check.statistic, check.threshold) == (verdict, pytest.approx(agreement), THRESHOLDS.stable)

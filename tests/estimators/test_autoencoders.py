@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from identifiable import IVAE, VAE, BetaTCVAE, BetaVAE, DataError, VaDE, load, save
 from identifiable.data import load_digits, make_segments
 from identifiable.estimators.autoencoder import Autoencoder, LeakyLayers, Likelihood, Posterior
-from identifiable.flows.flows import SmoothLeakyFlow
+from identifiable.flows import SmoothLeakyFlow
 from identifiable.nets import ConvNet, Dense, ResNet
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")

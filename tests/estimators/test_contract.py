@@ -12,61 +12,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from identifiable import DataError, Identify, RecoveryWarning, estimators, load, save
-from identifiable.estimators import (
-    IVAE,
-    MFCVAE,
-    PDGMM,
-    VAE,
-    BetaTCVAE,
-    BetaVAE,
-    FactorialUnmixing,
-    GMMFlow,
-    GroupedSparse,
-    IFlow,
-    IndependentComponents,
-    PrincipalComponents,
-    RademacherVAE,
-    RawData,
-    RelaxedVQVAE,
-    SegmentUnmixing,
-    SparseUnmixing,
-    TwoStage,
-    VaDE,
-)
+from identifiable.estimators import VAE, PrincipalComponents, RawData
 from identifiable.estimators.base import LatentModel
-
-QUICK = {"n_restarts": 2, "max_steps": 20, "batch_size": 32, "hidden": (8,), "random_state": 0, "verbose": 0}
-ESTIMATORS = [
-    RawData(n_latents=2, n_restarts=2),
-    PrincipalComponents(n_latents=2, n_restarts=2),
-    IndependentComponents(n_latents=2, n_restarts=2, random_state=0),
-    SegmentUnmixing(n_latents=2, n_restarts=2, random_state=0),
-    FactorialUnmixing(n_latents=2, n_restarts=2, random_state=0, max_components=4),
-    SparseUnmixing(n_latents=2, n_restarts=2, random_state=0, max_rounds=1),
-    IFlow(n_latents=2, n_restarts=2, random_state=0, verbose=0, depth=3, max_steps=10, batch_size=32),
-    GMMFlow(
-        n_latents=2,
-        n_restarts=2,
-        n_components=4,
-        random_state=0,
-        verbose=0,
-        depth=3,
-        full_covariance_steps=5,
-        max_steps=5,
-        batch_size=32,
-    ),
-    PDGMM(n_latents=2, n_restarts=2, random_state=0, verbose=0, depth=3, max_steps=10, batch_size=32, extended=False),
-    IVAE(**QUICK),
-    VAE(**QUICK),
-    BetaVAE(**QUICK),
-    BetaTCVAE(**QUICK),
-    VaDE(**QUICK, n_components=3, init="autoencoder", pretrain_steps=10),
-    MFCVAE(**QUICK, n_latents=2, n_components=2, facets=2, pretrain_steps=10),
-    RademacherVAE(**QUICK, n_bits=3),
-    RelaxedVQVAE(**QUICK, n_codes=8),
-    TwoStage(**QUICK, sparse_steps=20, sparse_hidden=(4,)),
-    GroupedSparse(**QUICK),
-]
+from quick_estimators import ESTIMATORS, QUICK, labels
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 IDENTIFY = Identify(4, model="SegmentUnmixing", n_restarts=2, seconds=None, random_state=0, verbose=0)
@@ -78,11 +26,6 @@ def x():
     rng = np.random.default_rng(1)
     z = rng.normal(size=(300, 2))
     return np.tanh(z @ rng.normal(size=(2, 4))) + 0.1 * rng.normal(size=(300, 4))
-
-
-def labels(x):
-    """Two components; methods that need none ignore them."""
-    return np.arange(np.shape(x)[0]) % 2
 
 
 def fitted(estimator, x):

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import multivariate_normal
 
 from identifiable import DataError, FactorialUnmixing, GMMFlow, Level, Mixture, load, save
 from identifiable.data import make_gmm, make_tcl
 from identifiable.metrics import mcc, r2
-from identifiable.priors.mixture import MixtureBase, of_size
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 
@@ -20,55 +18,6 @@ def mixture(n=3, components=5, seed=0):
     rng = np.random.default_rng(seed)
     roots = rng.normal(size=(components, n, n)) + np.eye(n)
     return Mixture(rng.dirichlet(np.ones(components)), rng.normal(size=(components, n)), roots @ roots.swapaxes(1, 2))
-
-
-# -- the base -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("diagonal", [False, True])
-def test_a_base_has_the_density_of_its_mixture(diagonal):
-    given = [mixture(seed=0), mixture(seed=1)]
-    base = MixtureBase.of(given, diagonal=diagonal)
-    z = torch.randn(2, 7, 3, generator=torch.Generator().manual_seed(0))
-    for r, one in enumerate(given):
-        covariances = one.covariances * np.eye(3) if diagonal else one.covariances
-        each = zip(one.weights, one.means, covariances, strict=True)
-        expected = np.stack([np.log(w) + multivariate_normal(m, c).logpdf(z[r].numpy()) for w, m, c in each], -1)
-        np.testing.assert_allclose(base(z)[r].detach().numpy(), expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("diagonal", [False, True])
-def test_a_base_goes_back_to_its_mixture(diagonal):
-    given = mixture()
-    found = MixtureBase.of([given], diagonal=diagonal).mixture()
-    order = np.argsort(-given.weights)
-    np.testing.assert_allclose(found.weights, given.weights[order], rtol=1e-5)
-    np.testing.assert_allclose(found.means, given.means[order], rtol=1e-4, atol=1e-5)
-    expected = given.covariances[order] * (np.eye(3) if diagonal else 1)
-    np.testing.assert_allclose(found.covariances, expected, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("diagonal", [False, True])
-def test_units_change_the_density_by_the_jacobian(diagonal):
-    base = MixtureBase.of([mixture(), mixture(seed=1)], diagonal=diagonal)
-    z = torch.randn(2, 7, 3, generator=torch.Generator().manual_seed(0))
-    scale, shift = torch.tensor([[2.0, 0.5, 1.0], [1.0, 3.0, 0.2]]), torch.randn(2, 3)
-    before = base(z)
-    base.rescale(scale, shift)
-    after = base(z * scale[:, None] + shift[:, None])
-    torch.testing.assert_close(after, before - scale.log().sum(1)[:, None, None], rtol=1e-3, atol=1e-3)
-
-
-def test_a_larger_mixture_is_the_same_law():
-    small, large = mixture(), of_size(mixture(), 9)
-    z = np.random.default_rng(0).normal(size=(20, 3))
-
-    def density(law):
-        each = zip(law.weights, law.means, law.covariances, strict=True)
-        return sum(w * multivariate_normal(m, c).pdf(z) for w, m, c in each)
-
-    assert len(large.weights) == 9
-    np.testing.assert_allclose(density(large), density(small))
 
 
 # -- the estimator ------------------------------------------------------------------

@@ -231,7 +231,7 @@ def test_the_certificate_looks_at_all_facets_together(fitted):
     model, x, _ = fitted
     assert [len(law.weights) for law in model.free_mixtures_] == [2, 2]
     assert isinstance(model.certificate_.level, Level)
-    expected = {"stable": "holds", "doubtful": "cannot tell", "unstable": "fails"}[model.fit_status_]
+    expected = {"stable": "holds", "doubtful": "inconclusive", "unstable": "fails"}[model.fit_status_]
     assert model.certificate_["agreement"].verdict == expected
     z = model.transform(x)
     for facet, law in zip(model.facets_, model.free_mixtures_, strict=True):

@@ -1,29 +1,19 @@
-"""PDGMM against nonlinear mixtures whose latents are known, and the laws of its priors."""
+"""PDGMM against nonlinear mixtures whose latents are known."""
 
 import itertools
 
 import numpy as np
 import pytest
-import torch
 
 from identifiable import PDGMM, Level, RecoveryWarning, SparseUnmixing, load, save
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.algorithms.hyperplanes import unmix
 from identifiable.algorithms.spike_slab import needs_repair, repair
 from identifiable.data import make_gmm, make_pdgmm
-from identifiable.distributions.densities import LOG_2PI
 from identifiable.estimators.pdgmm import estimator as pdgmm
 from identifiable.estimators.pdgmm.certificate import other_basis
 from identifiable.estimators.pdgmm.stages import steps_for
 from identifiable.metrics import mcc, r2
-from identifiable.priors.masked import (
-    FullGaussians,
-    MaskedGaussians,
-    ShapedSlabs,
-    SpikeAndSlab,
-    mine_masks,
-    softplus,
-)
 
 
 @pytest.fixture(scope="module")
@@ -230,129 +220,10 @@ def test_rows_that_may_rest_in_another_basis_are_doubted():
     """Every latent active in many rows, four of eight in the others; but not where each is so by chance."""
     patterns = np.array(list(itertools.product([False, True], repeat=8)))
     four, every = patterns.sum(1) == 4, patterns.all(1)
-    assert other_basis(patterns, 0.6 * four / four.sum() + 0.4 * every).verdict == "cannot tell"
+    assert other_basis(patterns, 0.6 * four / four.sum() + 0.4 * every).verdict == "inconclusive"
     assert other_basis(patterns, four / four.sum()) is None
     assert other_basis(patterns, np.where(patterns, 0.8, 0.2).prod(1)) is None
 
 
 def test_steps_grow_with_the_latents():
     assert sorted(steps_for(n) for n in range(1, 90)) == [steps_for(n) for n in range(1, 90)]
-
-
-# -- the priors ----------------------------------------------------------------------
-
-
-def test_the_priors_are_densities():
-    """They integrate to one on a grid in two dimensions."""
-    e = torch.tensor(0.3)
-    grid = torch.linspace(-8, 8, 641)
-    t = torch.cartesian_prod(grid, grid)[None]
-    spike = SpikeAndSlab(torch.tensor([[0.3, 0.7]]), torch.tensor([[1.0, -0.5]]))
-    masks = torch.tensor([[[1.0, 0.0], [1.0, 1.0]]])
-    exact = MaskedGaussians(masks, torch.tensor([[0.25, 0.75]]).log(), torch.tensor([[[1.0, -0.5]]]))
-    exact.correlations[0, 0, 1] = exact.correlations[0, 1, 0] = 0.6
-    exact.set_width(e)
-    shaped = ShapedSlabs(torch.tensor([[0.3, 0.7]]), torch.tensor([[1.0, -0.5]]))
-    with torch.no_grad():
-        shaped.log_shares.copy_(torch.tensor([2.0, 0.0, -1.0, 0.5]))
-        shaped.places[..., 0] = 3.0
-    for prior in (spike, exact, shaped):
-        assert float(prior(t, e).detach().exp().sum() * 0.025**2) == pytest.approx(1, abs=1e-3)
-
-
-def test_shaped_slabs_have_mean_zero_and_variance_one():
-    """Whatever their parts are; or else the whole map could grow."""
-    slab = ShapedSlabs(torch.tensor([[1 - 1e-7]]), torch.zeros(1, 1))
-    with torch.no_grad():
-        slab.log_shares.copy_(torch.tensor([2.0, 0.0, -1.0, 0.5]))
-        slab.places.copy_(torch.tensor([3.0, -1.0, 0.0, 9.0]))
-        slab.raw_widths.copy_(torch.tensor([0.0, 2.0, -3.0, 1.0]))
-    t = torch.linspace(-12, 12, 24001)[None, :, None]
-    density = slab(t, torch.tensor([[0.3]])).detach().exp()[0] * 1e-3
-    assert float((density * t[0, :, 0]).sum()) == pytest.approx(0, abs=1e-3)
-    assert float((density * t[0, :, 0] ** 2).sum()) == pytest.approx(1, abs=1e-3)
-
-
-def test_independent_masks_agree_with_the_exact_mixture():
-    """With all four masks at product weights and no correlation, both priors are one, up to the slab's e²."""
-    e, p, means = torch.tensor(1e-3), torch.tensor([0.3, 0.7]), torch.tensor([1.0, -0.5])
-    masks = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])[None]
-    weights = torch.where(masks[0] > 0, p, 1 - p).prod(1)
-    exact = MaskedGaussians(masks, weights.log()[None], means[None, None])
-    exact.set_width(e)
-    t = torch.tensor([[[0.0, 0.0], [0.7, 0.0], [0.0, -1.0], [2.0, 0.3]]])
-    spike = SpikeAndSlab(p[None], means[None])
-    torch.testing.assert_close(exact(t, e), spike(t, e), rtol=1e-3, atol=1e-3)
-
-
-def test_the_gradient_of_the_exact_mixture_is_that_of_its_components():
-    rng = torch.Generator().manual_seed(0)
-
-    def draw(*shape):
-        return torch.randn(shape, generator=rng, dtype=torch.float64)
-
-    masks = (draw(2, 5, 3) > 0).double()
-    prior = MaskedGaussians(masks, draw(2, 5), draw(2, 1, 3)).double()
-    prior.set_width(torch.tensor([[0.4], [0.7]], dtype=torch.float64))
-    t = draw(2, 7, 3).requires_grad_()
-    by_hand = torch.autograd.grad(prior(t, torch.tensor(1.0)).square().sum(), [t, prior.means])
-    plain = torch.logsumexp(prior.components(t), -1) - 1.5 * LOG_2PI
-    torch.testing.assert_close(by_hand, torch.autograd.grad(plain.square().sum(), [t, prior.means]))
-
-
-def test_the_mixture_follows_the_latents():
-    """Weights and correlation move to those of the rows shown."""
-    rng = torch.Generator().manual_seed(0)
-    v = torch.randn(1, 4000, 2, generator=rng) @ torch.linalg.cholesky(torch.tensor([[1.0, 0.7], [0.7, 1.0]])).T
-    both = torch.rand(1, 4000, 1, generator=rng) < 0.8
-    t = torch.where(both, v, v * torch.tensor([1.0, 0.0]))
-    prior = MaskedGaussians(
-        torch.tensor([[[1.0, 0.0], [1.0, 1.0]]]), torch.tensor([[0.5, 0.5]]).log(), torch.zeros(1, 1, 2)
-    )
-    e = torch.tensor(0.05)
-    prior.set_width(e)
-    for _ in range(30):
-        prior.follow(t, e)
-    assert float(prior.correlations[0, 0, 1]) == pytest.approx(0.7, abs=0.05)
-    assert prior.log_weights.exp()[0].tolist() == pytest.approx([0.2, 0.8], abs=0.03)
-
-
-def test_masks_are_the_most_frequent_patterns():
-    t = torch.tensor([[[1.0, 0.0]] * 3 + [[1.0, 1.0]] * 5 + [[0.0, 1.0]], [[0.0, 1.0]] * 9])
-    masks, log_weights = mine_masks(t.abs() > 0.5, 2)
-    assert masks[0].tolist() == [[1, 1], [1, 0]]
-    assert log_weights[0].exp().tolist() == pytest.approx([5 / 8, 3 / 8])
-    assert masks[1].tolist() == [[0, 1], [1, 1]]
-    assert log_weights[1].exp().tolist() == pytest.approx([1, 0], abs=1e-6)
-
-
-def test_patterns_with_mistakes_are_still_one_pattern():
-    """Forty latents, six patterns, one bit in twenty wrong: hardly a row is right, the majority is."""
-    rng = torch.Generator().manual_seed(0)
-    truth = torch.rand(6, 40, generator=rng) < 0.5
-    active = truth[torch.arange(3000) % 6] ^ (torch.rand(3000, 40, generator=rng) < 0.05)
-    masks, log_weights = mine_masks(active[None], 100)
-    heavy = masks[0][log_weights[0].exp() > 0.1].bool()
-    assert {tuple(m.tolist()) for m in heavy} == {tuple(m.tolist()) for m in truth}
-
-
-def test_a_full_mixture_follows_by_em():
-    """From a poor start its means and covariances go to those of two clouds; its density is theirs."""
-    near = torch.randn(1, 2000, 2, generator=torch.Generator().manual_seed(0))
-    clouds = [near * torch.tensor([1.0, 0.3]), near * 0.5 + torch.tensor([9.0, 0.0])]
-    t, e = torch.cat(clouds, 1), torch.tensor(1.0)
-    centres, covariances = torch.tensor([[[1.0, 0.0], [7.0, 0.0]]]), torch.eye(2).repeat(1, 2, 1, 1)
-    prior = FullGaussians(torch.tensor([[0.5, 0.5]]).log(), centres, covariances)
-    for _ in range(30):
-        prior.follow(t, e)
-    for j, cloud in enumerate(clouds):
-        torch.testing.assert_close(prior.centres[0, j], cloud[0].mean(0), rtol=0, atol=1e-3)
-        torch.testing.assert_close(prior.covariances[0, j], cloud[0].T.cov(correction=0), rtol=0, atol=2e-3)
-    normals = torch.distributions.MultivariateNormal(prior.centres[0], prior.covariances[0])
-    density = (normals.log_prob(t[0][:, None]) + prior.log_weights[0]).logsumexp(1)
-    torch.testing.assert_close(prior(t, e)[0], density, rtol=0, atol=1e-3)
-
-
-def test_softplus():
-    w = torch.linspace(-60, 60, 241, dtype=torch.float64)
-    torch.testing.assert_close(softplus(w), torch.nn.functional.softplus(w, threshold=50), rtol=0, atol=1e-12)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from test_contract import ESTIMATORS, labels
 
 from identifiable import IVAE, VAE, DataError, IFlow, VaDE, load, save
 from identifiable.estimators.trained import Split, TrainedModel, rows_of
+from quick_estimators import ESTIMATORS, labels
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 TRAINED = [one for one in ESTIMATORS if isinstance(one, TrainedModel)]

@@ -59,76 +59,10 @@ def expectations(q, mixture):
     return np.log(mixture.weights) - 0.5 * square.sum(-1)
 
 
-# -- the mixture --------------------------------------------------------------------------
-
-
-def test_the_expected_log_density_is_that_of_monte_carlo(g):
-    base = MixtureBase(2, 4, 3, diagonal=True).double()
-    with torch.no_grad():
-        for parameter in base.parameters():
-            parameter.copy_(rand(g, *parameter.shape))
-        mean, sd = rand(g, 2, 5, 3), rand(g, 2, 5, 3).exp()
-        z = (mean + sd * rand(g, 4000, 2, 5, 3)).transpose(0, 1).reshape(2, 20_000, 3)
-        draws = base(z).reshape(2, 4000, 5, 4)
-        error = (draws.mean(1) - base.expected(mean, sd.square())).abs()
-    assert (error < 5.5 * draws.std(1) / 4000**0.5).all()
-
-
-def clusters(seed, size=300, scale=1.0):
-    """Rows around three points, and the points."""
-    rng, points = np.random.default_rng(seed), scale * np.array([[-6.0, 0.0], [6.0, 0.0], [0.0, 9.0]])
-    z = points[rng.integers(0, 3, size)] + scale * rng.normal(size=(size, 2))
-    return torch.as_tensor(z, dtype=torch.float32), points
-
-
 def learnt(z, components, steps, seed=0):
     base = MixtureBase(len(z), components, z.shape[-1], diagonal=True)
     base.learn(z, steps=steps, rng=torch.Generator().manual_seed(seed))
     return base
-
-
-def test_every_member_finds_the_clusters_of_its_own_rows():
-    """From means drawn as in k-means++, nearly always; here 20 members with clusters of different sizes and places."""
-    scales = np.linspace(0.1, 5, 20)
-    base = learnt(torch.stack([clusters(s, scale=scale)[0] for s, scale in enumerate(scales)]), 3, 60)
-    found = 0
-    for r, scale in enumerate(scales):
-        law, points = base.mixture(r), clusters(r, scale=scale)[1]
-        off = np.abs(law.means[:, None] - points).max(-1)
-        variances = np.diagonal(law.covariances, axis1=1, axis2=2)
-        found += off.min(0).max() < 0.4 * scale and 0.6 < variances.min() / scale**2 < variances.max() / scale**2 < 1.5
-        assert law.weights.sum() == pytest.approx(1)
-    assert found >= 18
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_learning_never_ends_worse_than_it_starts(seed):
-    rng = np.random.default_rng(seed)
-    drawn = rng.uniform(size=(3, 200, 3)), rng.standard_t(2, size=(3, 200, 3)), rng.integers(0, 2, size=(3, 200, 3))
-    for z in (torch.as_tensor(v, dtype=torch.float32) for v in drawn):
-        first, last = (torch.logsumexp(learnt(z, 5, steps, seed)(z), -1).mean(1) for steps in (0, 60))
-        assert (last > first).all()
-
-
-def test_rows_without_spread_leave_no_nan():
-    rng = np.random.default_rng(0)
-    for rows in (np.ones((60, 3)), np.c_[rng.normal(size=(60, 2)), np.ones(60)], np.repeat(np.eye(3), 20, 0)):
-        z = torch.as_tensor(np.stack([rows, rows + 1]), dtype=torch.float32)
-        base = learnt(z, 5, 60)
-        assert all(parameter.isfinite().all() for parameter in base.parameters())
-        assert torch.logsumexp(base(z), -1).isfinite().all()
-
-
-def test_a_component_of_one_row_starts_again_where_rows_are_explained_worst():
-    rng = np.random.default_rng(0)
-    z = np.r_[rng.normal(size=(150, 2)), rng.normal(size=(150, 2)) + 6, [[500.0, 500.0]]].astype(np.float32)
-    first, second = (learnt(torch.as_tensor(z)[None], 2, steps).mixture() for steps in (0, 1))
-    assert (np.abs(first.means - 500).max(1) < 1e-3).sum() == 1  # so far out that it is drawn
-    each = zip(first.weights, first.means, first.covariances, strict=True)
-    explained = logsumexp([np.log(w) + multivariate_normal(m, c).logpdf(z) for w, m, c in each], axis=0)
-    worst = z[np.argsort(explained)[:2]]
-    assert np.abs(second.means[:, None] - worst).max(-1).min() < 1e-3
-    assert (second.means < 400).all()
 
 
 # -- the divergence -------------------------------------------------------------------------
@@ -369,7 +303,7 @@ def test_the_certificate_looks_at_the_clusters_as_they_are(fitted):
         np.testing.assert_allclose(law.means[order][k], z[u == k].mean(0), atol=0.02)
         np.testing.assert_allclose(law.covariances[order][k], np.cov(z[u == k].T), atol=0.01 + 0.05 * z.var())
     certificate = model.certificate_
-    expected = {"stable": "holds", "doubtful": "cannot tell", "unstable": "fails"}[model.fit_status_]
+    expected = {"stable": "holds", "doubtful": "inconclusive", "unstable": "fails"}[model.fit_status_]
     assert certificate["agreement"].verdict == expected
     model = clone(model)
     model.__dict__ |= fitted[0].__dict__

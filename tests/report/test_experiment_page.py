@@ -311,7 +311,7 @@ def test_certificates_are_counted_and_put_in_words(records):
     words = Reader(section.body).words
     found = [r for r in records if r.cell.setting == "delta=3" and r.cell.method == "PDGMM" and r.status == "done"]
     assert f"none × {len(found)}" in words
-    assert "? cannot tell mixing On the premise that the mixing is injective." in words
+    assert "? inconclusive mixing On the premise that the mixing is injective." in words
     assert "✗ fails common basis All supports are spanned by columns of one basis." in words
     assert "Blocks: {0}, {1, 2}, {3}." in words
     bare = [replace(r, certificate={"level": "PS"}) for r in records[:5]]

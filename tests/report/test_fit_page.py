@@ -26,7 +26,7 @@ def account(verdicts=("stable", "doubtful", "unstable"), verdict="doubtful", col
     ]
     tried = {"says": "an affine mixture", "linear": True, "given_u": False, "gain": 1.2, "error": 0.1}
     tried |= {"agreement": None, "seconds": 2.5, "note": ""}
-    check = {"name": "3.4", "verdict": "cannot tell", "sentence": "It cannot be told."}
+    check = {"name": "3.4", "verdict": "inconclusive", "sentence": "It cannot be told."}
     certificate = {"level": "AT", "if_undecided_hold": "PS", "theorem": "Theorem 3.7", "meaning": "one affine map"}
     return {
         "verdict": verdict,

@@ -1,35 +1,30 @@
 """Theorems 1 and 2 of Khemakhem et al. (2020) against known answers: priors made by hand, the simulator, samples."""
 
-import json
-import time
-from dataclasses import fields
-
 import numpy as np
 import pytest
-from scipy import stats
 
-from identifiable import ConditionalPrior, Mixture, certify, persist
+from identifiable import ConditionalPrior, certify
 from identifiable.data import make_segments, make_tcl
 from identifiable.errors import DataError
 from identifiable.theory import Level
-from identifiable.theory.rank import dependence, least_varied
+from theory.decoder_examples import verdicts as of_checks
 
 SEEDS = range(3)
 FAMILIES = ["variance", "gaussian", "laplace", "mean"]
 
 
 def verdicts(certificate):
-    return {check.name: check.verdict for check in certificate.checks}
+    return of_checks(certificate.checks)
 
 
 def simulated(sample, family):
-    """The law a simulator of segments draws from."""
-    law = sample.source.latents
-    return ConditionalPrior(family, law.means.numpy(), law.factors.numpy(), law.weights.numpy())
+    """Return the prior of a simulator of segments."""
+    latents = sample.source.latents
+    return ConditionalPrior(family, latents.means.numpy(), latents.factors.numpy(), latents.weights.numpy())
 
 
 def parameters(rng, family="variance", G=40, n=5):
-    """Means and scales at random; what the family holds constant is, but not at 0."""
+    """Return random means and scales; those that the family holds constant are, but not at 0."""
     means, scales = rng.uniform(-3, 3, size=(G, n)), rng.uniform(0.5, 3, size=(G, n))
     if family in ("variance", "laplace"):
         means = np.tile(means[0], (G, 1))
@@ -43,7 +38,7 @@ def rows(means, scales, count, rng, family="gaussian"):
 
 
 def deficient(rng, family, kind, G=40, n=5):
-    """A law with L of rank nk - 1 (nk - 2 for k = 2 and a constant latent)."""
+    """Return a prior with L of rank nk - 1 (nk - 2 for k = 2 and a constant latent)."""
     means, scales = parameters(rng, family, G, n)
     if kind == "proportional":
         scales[:, 3], means[:, 3] = 1.7 * scales[:, 1], 1.7 * means[:, 1] + 1
@@ -57,166 +52,7 @@ def deficient(rng, family, kind, G=40, n=5):
     return means, scales
 
 
-# The law.
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_natural_parameters_are_those_of_the_density(family):
-    """log p(z | u) - log p(z | u_0) is T(z) (λ(u) - λ(u_0)) and a constant, for every z."""
-    means, scales = parameters(np.random.default_rng(0), family, G=4, n=2)
-    prior = ConditionalPrior(family, means, scales)
-    z, m = np.linspace(-4, 5, 50), means[0, 1]
-    T = {
-        "variance": [(z - m) ** 2],
-        "laplace": [np.abs(z - m)],
-        "mean": [z],
-        "gaussian": [z, z**2],
-    }[family]
-    density = stats.laplace if family == "laplace" else stats.norm
-    logs = np.array([density.logpdf(z, means[u, 1], scales[u, 1]) for u in range(4)])
-    natural = prior.natural[:, 1]
-    assert natural.shape == (4, prior.k)
-    rest = (logs - logs[0]) - (natural - natural[0]) @ np.array(T)
-    np.testing.assert_allclose(rest, np.tile(rest[:, :1], 50), atol=1e-9)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_jacobian_by_differences(family):
-    means, scales = parameters(np.random.default_rng(0), "gaussian", G=4, n=2)
-    prior = ConditionalPrior(family, means, scales)
-    for part, (up, down) in enumerate(
-        [
-            ((means + 1e-5, scales), (means - 1e-5, scales)),
-            ((means, scales * np.exp(1e-5)), (means, scales / np.exp(1e-5))),
-        ]
-    ):
-        slope = (ConditionalPrior(family, *up).natural - ConditionalPrior(family, *down).natural) / 2e-5
-        if family == "mean" and part == 1:
-            slope = np.zeros_like(slope)  # one scale for all u, taken as known
-        np.testing.assert_allclose(prior.jacobian[..., part], slope, rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_bootstrap_and_counts_agree_on_the_errors(family):
-    rng = np.random.default_rng(0)
-    means, scales = parameters(rng, family, G=3, n=4)
-    z, u = rows(means, scales, 4000, rng, family)
-    prior, plain = (ConditionalPrior.resampled(z, u, family, draws=draws) for draws in (200, 0))
-    assert plain.bootstrap is None
-    assert prior.spread.shape == (200, 3, 4, prior.k)
-    for part in (0, 1):
-        by_bootstrap, by_counts = (p.uncertainty[..., part, part] for p in (prior, plain))
-        np.testing.assert_allclose((by_bootstrap / by_counts).mean(), 1, atol=0.12)
-        np.testing.assert_allclose(by_bootstrap / by_counts, 1, atol=0.5)
-    np.testing.assert_allclose(prior.scales, scales, rtol=0.08)
-    np.testing.assert_allclose(prior.means, means, atol=0.3)
-    carried = prior.jacobian @ prior.uncertainty @ prior.jacobian.swapaxes(2, 3)
-    np.testing.assert_allclose(prior.spread.var(0) / np.diagonal(carried, axis1=2, axis2=3), 1, atol=0.1)
-
-
-def test_resampling_is_fast_takes_any_labels_and_repeats():
-    rng = np.random.default_rng(0)
-    z, u = rng.normal(size=(40_000, 10)), rng.integers(40, size=40_000)
-    start = time.perf_counter()
-    first = ConditionalPrior.resampled(z, u, "gaussian", seed=3)
-    assert time.perf_counter() - start < 2
-    assert first.bootstrap.shape == (50, 40, 10, 2)
-    np.testing.assert_allclose(first.weights, np.bincount(u) / 40_000)
-    own = z[u == 7]
-    np.testing.assert_allclose(first.scales[7], own.std(0, ddof=1))
-    words = np.array([f"segment {i:02}" for i in range(40)])[u]
-    np.testing.assert_array_equal(first.bootstrap, ConditionalPrior.resampled(z, words, "gaussian", seed=3).bootstrap)
-    assert (first.bootstrap != ConditionalPrior.resampled(z, u, "gaussian", seed=4).bootstrap).all()
-
-
-def test_a_law_is_saved_with_what_holds_it():
-    rng = np.random.default_rng(0)
-    z, u = rows(*parameters(rng, G=3), 20, rng)
-    for law in (ConditionalPrior.resampled(z, u, "laplace"), ConditionalPrior("mean", [[0.0], [1.0]], [[1.0], [1.0]])):
-        tensors = {}
-        plain = json.loads(json.dumps(persist._encode(law, "law", tensors)))
-        back = persist._decode(plain, tensors)
-        for field in fields(law):
-            np.testing.assert_array_equal(getattr(back, field.name), getattr(law, field.name))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"family": "gamma"}, "family must be one of"),
-        ({"means": [0.0, 1.0]}, r"means must be finite, of shape \(values of u, latents\), got shape \(2,\)"),
-        ({"means": [[0.0], [np.nan]]}, "means must be finite"),
-        ({"scales": [[1.0], [0.0]]}, "scales must be positive"),
-        ({"scales": [[1.0]]}, r"of the shape \(2, 1\) of means, got shape \(1, 1\)"),
-        ({"weights": [1.0, 1.0]}, "sum to 1"),
-        ({"counts": [5.0]}, "counts must be 2 positive numbers"),
-        ({"bootstrap": np.ones((1, 2, 1, 2))}, r"two or more resamples, of shape \(resamples, 2, 1, 2\)"),
-        ({"bootstrap": np.zeros((3, 2, 1, 2))}, "positive"),
-    ],
-)
-def test_a_bad_law_is_refused(arguments, words):
-    with pytest.raises(DataError, match=words):
-        ConditionalPrior(**{"family": "mean", "means": [[0.0], [1.0]], "scales": [[1.0], [1.0]], **arguments})
-
-
-def test_bad_rows_are_refused():
-    z, u = np.random.default_rng(0).normal(size=(40, 2)), np.repeat([0, 1], 20)
-    with pytest.raises(DataError, match="one value of u per row"):
-        ConditionalPrior.resampled(z, u[1:])
-    with pytest.raises(DataError, match="needs 10 rows or more, got 1 for u = 5"):
-        ConditionalPrior.resampled(z, np.where(np.arange(40) == 3, 5, u))
-    z[u == 1, 1] = 2
-    with pytest.raises(DataError, match="Latent 1 is constant where u = 1"):
-        ConditionalPrior.resampled(z, u)
-
-
-# The rank of an estimated matrix.
-
-
-def noisy(rng, rank, G=12, r=4, noise=1e-2):
-    """y of some rank about its mean, with errors of a covariance of its own for every u."""
-    factors = noise * rng.normal(size=(G, r, r)) * rng.uniform(0.2, 3, size=(G, 1, 1))
-    y = rng.normal(size=(G, rank)) @ rng.normal(size=(rank, r)) + rng.normal(size=r)
-    return y + (factors @ rng.normal(size=(G, r, 1)))[..., 0], factors @ factors.swapaxes(1, 2)
-
-
-def test_the_statistic_is_chi_squared_where_one_direction_is_constant():
-    rng = np.random.default_rng(0)
-    q = [least_varied(*noisy(rng, 3))[0] for _ in range(100)]
-    assert stats.kstest(q, stats.chi2(12 - 4).cdf).pvalue > 0.01
-    lower = [least_varied(*noisy(rng, 2))[0] for _ in range(30)]
-    assert np.mean(lower) < 0.7 * np.mean(q)
-    assert np.median([least_varied(*noisy(rng, 4, noise=1e-3))[0] for _ in range(10)]) > 10 * np.max(q)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_statistic_is_a_minimum_and_free_of_affine_maps(seed):
-    rng = np.random.default_rng(seed)
-    y, covariances = noisy(rng, 3)
-    q, v = least_varied(y, covariances)
-
-    def value(v):
-        w = 1 / np.einsum("i,uij,j->u", v, covariances, v)
-        return w @ (y @ v - w @ (y @ v) / w.sum()) ** 2
-
-    assert value(v) == pytest.approx(q, rel=1e-6)
-    assert all(value(v + 1e-3 * rng.normal(size=4)) > q for _ in range(20))
-    B = rng.normal(size=(4, 4))
-    assert least_varied(y @ B.T + rng.normal(size=4), B @ covariances @ B.T)[0] == pytest.approx(q, rel=1e-4)
-
-
-def test_latents_are_named_by_what_they_vary_and_not_by_their_units():
-    rng = np.random.default_rng(0)
-    a, b = rng.normal(size=(2, 12))
-    y = np.stack([a, 1e-2 * b, 2 * a], axis=1)
-    covariances = np.tile(1e-8 * np.eye(3), (12, 1, 1))
-    assert dependence(y, covariances, np.array([2, 1, -1]), 1) == "latents 0 and 2 vary with u in proportion"
-    assert dependence(y, covariances, np.array([2, 100, -1]), 1) == (
-        "u changes latents 0, 1 and 2 in a linearly dependent way"
-    )
-
-
-# True laws.
+# -- exact priors -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -230,9 +66,7 @@ def test_forty_segments_are_ps(seed):
     assert list(verdicts(certificate)) == ["mixing", "1.i", "1.ii", "family", "values", "1.iii", "2.i", "2.ii"]
     assert certificate.blocks == certificate.pure == ((0,), (1,), (2,), (3,), (4,))
     assert certificate.standard
-    assert "order, sign and scale, once measured from its mean" in str(certificate)
-    assert "sparse" not in str(certificate)
-    assert "estimates" not in str(certificate)
+    assert not certificate.estimated
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -242,7 +76,6 @@ def test_changing_means_and_variances_are_ps_by_the_form_of_a(make, seed):
     assert certificate.level == Level.PS
     assert certificate.theorem == "Theorem 1 (Khemakhem et al. 2020) and the form of its A"
     assert certificate["2.i"].verdict == "fails"
-    assert "order, sign, scale and shift" in str(certificate)
     np.testing.assert_array_equal(certificate.shift, np.zeros(5))
 
 
@@ -254,7 +87,7 @@ def test_laplace_is_ps_and_measured_from_its_centre():
 
 
 def test_means_alone_are_at_and_no_more():
-    """A rotation of latents of one variance is again such a law, so that PS would be wrong."""
+    """A rotation of latents of equal variance gives such a prior, too, so PS would be wrong."""
     rng = np.random.default_rng(0)
     means, turn = rng.normal(size=(10, 3)), np.linalg.qr(rng.normal(size=(3, 3)))[0]
     first, other = (certify(ConditionalPrior("mean", m, np.ones((10, 3)))) for m in (means, means @ turn))
@@ -271,7 +104,7 @@ def test_too_few_values_of_u(family, needed):
     assert certify(ConditionalPrior(family, means, scales)).level >= Level.AT
     certificate = certify(ConditionalPrior(family, means[:-1], scales[:-1]))
     assert certificate.level == certificate.if_undecided_hold == Level.NONE
-    assert certificate["values"].sentence.endswith(f"nk + 1 = {needed} are needed: 1 more.")
+    assert (certificate["values"].statistic, certificate["values"].threshold) == (needed - 1, needed)
     assert verdicts(certificate)["values"] == verdicts(certificate)["1.iii"] == "fails"
     assert certificate.theorem == ""
     assert certificate.blocks == ()
@@ -306,7 +139,7 @@ def test_mean_and_variance_of_one_latent_that_depend():
     assert "mean and variance of latent 2 in a linearly dependent way" in check.sentence
 
 
-# Laws of which only a part changes.
+# -- priors of which only a part changes --------------------------------------------------------
 
 
 def test_constant_variances_leave_at():
@@ -314,7 +147,7 @@ def test_constant_variances_leave_at():
     certificate = certify(ConditionalPrior("gaussian", *parameters(rng, "mean")))
     assert (certificate.level, certificate.if_undecided_hold) == (Level.AT, Level.AT)
     assert certificate.theorem == "Theorem 1 (Khemakhem et al. 2020)"
-    assert "scales of the latents do not vary with u. The law is read as one of changing means." in str(certificate)
+    assert certificate["family"].sentence.endswith("only the means change.")
     assert certificate["values"].threshold == 6
 
 
@@ -323,7 +156,7 @@ def test_constant_means_leave_ps_by_the_variances():
     certificate = certify(ConditionalPrior("gaussian", means, scales))
     assert certificate.level == Level.PS
     assert certificate.theorem == "Theorem 2 (Khemakhem et al. 2020)"
-    assert "The law is read as one of changing variances." in certificate["family"].sentence
+    assert certificate["family"].sentence.endswith("only the variances change.")
     np.testing.assert_allclose(certificate.shift, means[0])
     assert certificate["1.iii"].statistic == certify(ConditionalPrior("variance", means, scales))["1.iii"].statistic
 
@@ -332,41 +165,35 @@ def test_a_part_that_may_be_constant_gives_the_best_case():
     rng = np.random.default_rng(0)
     means, scales = parameters(rng, "variance", G=8)
     certificate = certify(ConditionalPrior("gaussian", means + 4e-5 * rng.normal(size=means.shape), scales))
-    assert certificate["family"].verdict == "cannot tell"
+    assert certificate["family"].verdict == "inconclusive"
     assert (certificate.level, certificate.if_undecided_hold) == (Level.NONE, Level.PS)
 
 
 def test_a_part_that_changes_for_one_latent_is_not_left_out():
     rng = np.random.default_rng(0)
     for family, part in (("mean", 1), ("variance", 0)):
-        law = parameters(rng, family)
-        law[part][:, 0] = rng.uniform(1, 3, size=40)
-        certificate = certify(ConditionalPrior("gaussian", *law))
+        prior = parameters(rng, family)
+        prior[part][:, 0] = rng.uniform(1, 3, size=40)
+        certificate = certify(ConditionalPrior("gaussian", *prior))
         assert certificate.level == Level.NONE
         assert "u does not change the " in certificate["1.iii"].sentence
 
 
-def test_nothing_changes():
-    certificate = certify(ConditionalPrior("gaussian", np.ones((40, 2)), np.ones((40, 2))))
-    assert certificate.level == certificate.if_undecided_hold == Level.NONE
-    assert "the means of latents 0 and 1 and the variances of latents 0 and 1" in certificate["1.iii"].sentence
-
-
 @pytest.mark.parametrize(("family", "noun"), [("variance", "means"), ("laplace", "means"), ("mean", "scales")])
-def test_what_the_family_holds_constant_is_looked_at(family, noun):
+def test_constant_parts_of_the_family_are_checked(family, noun):
     rng = np.random.default_rng(0)
     means, scales = parameters(rng, family)
-    for size, verdict in ((1e-7, "holds"), (4e-5, "cannot tell"), (0.3, "fails")):
+    for size, verdict in ((1e-7, "holds"), (4e-5, "inconclusive"), (0.3, "fails")):
         moved = size * rng.normal(size=40)
-        law = (means + moved[:, None], scales) if noun == "means" else (means, scales * np.exp(moved[:, None]))
-        certificate = certify(ConditionalPrior(family, *law))
+        moved_prior = (means + moved[:, None], scales) if noun == "means" else (means, scales * np.exp(moved[:, None]))
+        certificate = certify(ConditionalPrior(family, *moved_prior))
         assert certificate["family"].verdict == verdict
         assert (certificate.level > Level.NONE) == (verdict == "holds")
         assert (certificate.if_undecided_hold > Level.NONE) == (verdict != "fails")
-    assert f"The {noun} of latent" in certificate["family"].sentence
+    assert noun in certificate["family"].sentence
 
 
-# Invariance.
+# -- invariance -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("estimated", [False, True])
@@ -377,18 +204,18 @@ def test_units_order_sign_and_origin_do_not_matter(family, estimated):
     units, origin, order = np.array([1e-3, -1, 20, -1e3, 1]), 10 * rng.normal(size=5), rng.permutation(5)
     if estimated:
         z, u = rows(means, scales, 1000, rng, family)
-        laws = [ConditionalPrior.resampled(y, u, family) for y in (z, (units * z + origin)[:, order])]
+        priors = [ConditionalPrior.resampled(y, u, family) for y in (z, (units * z + origin)[:, order])]
     else:
         moved, values = (units * means + origin)[:, order], rng.permutation(20)
-        laws = [ConditionalPrior(family, means, scales)]
-        laws += [ConditionalPrior(family, moved[values], (np.abs(units) * scales)[:, order][values])]
-    first, other = (certify(law) for law in laws)
+        priors = [ConditionalPrior(family, means, scales)]
+        priors += [ConditionalPrior(family, moved[values], (np.abs(units) * scales)[:, order][values])]
+    first, other = (certify(prior) for prior in priors)
     assert other.level == first.level > Level.NONE
     assert verdicts(other) == verdicts(first)
     assert other["1.iii"].statistic == pytest.approx(first["1.iii"].statistic, rel=1e-3)
 
 
-# Laws estimated from rows.
+# -- priors estimated from rows -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -398,11 +225,9 @@ def test_an_estimate_of_forty_segments_is_ps(centred, seed):
     certificate = certify(ConditionalPrior.resampled(sample.z, sample.u, "variance" if centred else "gaussian"))
     assert certificate.level == Level.PS
     assert certificate.estimated
-    assert "the law of the latents was learnt" in str(certificate)
-    assert "standard errors" in certificate["1.iii"].sentence
 
 
-def test_an_estimate_with_constant_means_is_read_as_one_of_variances():
+def test_an_estimate_with_constant_means_is_certified_by_its_variances():
     sample = make_segments(40_000, random_state=0)
     certificate = certify(ConditionalPrior.resampled(sample.z, sample.u, "gaussian"))
     assert certificate.theorem == "Theorem 2 (Khemakhem et al. 2020)"
@@ -414,94 +239,64 @@ def test_an_estimate_with_constant_means_is_read_as_one_of_variances():
     [("variance", "proportional"), ("variance", "dependent"), ("laplace", "constant"), ("gaussian", "proportional")],
 )
 def test_noise_does_not_pass_for_rank(family, kind):
-    """An estimated L is always of full rank. 20 laws whose L is not: no more than one may pass."""
+    """An estimated L is always of full rank. Of 8 priors whose L is not, no more than one may pass."""
     passed = []
-    for seed in range(20):
+    for seed in range(8):
         rng = np.random.default_rng(seed)
         z, u = rows(*deficient(rng, family, kind, G=25), 300, rng, family)
         passed.append(certify(ConditionalPrior.resampled(z, u, family, seed=seed)).level == Level.PS)
     assert sum(passed) <= 1
 
 
-@pytest.mark.parametrize("family", ["variance", "gaussian"])
-def test_full_rank_is_seen_in_most_samples(family):
-    found = []
-    for seed in range(12):
-        rng = np.random.default_rng(seed)
-        z, u = rows(*parameters(rng, family, G=25), 300, rng)
-        found.append(certify(ConditionalPrior.resampled(z, u, family, seed=seed)).level)
-    assert np.mean(np.array(found) == Level.PS) > 0.8
-
-
-def test_few_rows_cannot_tell_and_many_rows_can():
+def test_few_rows_are_inconclusive_and_many_rows_decide():
     found = {"few": [], "many": [], "few, and more tolerance": []}
-    for seed in range(10):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
-        law = deficient(rng, "variance", "proportional")
-        few, many = (ConditionalPrior.resampled(*rows(*law, count, rng), "variance") for count in (60, 1000))
+        prior = deficient(rng, "variance", "proportional")
+        few, many = (ConditionalPrior.resampled(*rows(*prior, count, rng), "variance") for count in (60, 1000))
         certificates = [certify(few), certify(many), certify(few, tolerance=0.2)]
         for certificate, verdict in zip(certificates, found.values(), strict=True):
             assert (certificate.if_undecided_hold == Level.NONE) == (certificate["1.iii"].verdict == "fails")
             assert "latents 1 and 3 vary with u in proportion" in certificate["1.iii"].sentence
             verdict.append(certificate["1.iii"].verdict)
-    assert set(found["few"]) == {"cannot tell"}
+    assert set(found["few"]) == {"inconclusive"}
     for key in ("many", "few, and more tolerance"):  # noise exceeds its threshold in one sample of 20 or so
-        assert found[key].count("fails") >= 6
+        assert found[key].count("fails") >= 4
         assert "holds" not in found[key]
 
 
 def test_counts_stand_in_for_a_bootstrap():
     found = []
-    for seed in range(6):
+    for seed in range(4):
         rng = np.random.default_rng(seed)
-        full, less = (rows(*law, 1000, rng) for law in (parameters(rng), deficient(rng, "variance", "proportional")))
+        full, less = (
+            rows(*prior, 1000, rng) for prior in (parameters(rng), deficient(rng, "variance", "proportional"))
+        )
         assert certify(ConditionalPrior.resampled(*full, "variance", draws=0), estimated=True).level == Level.PS
-        law = ConditionalPrior.resampled(*less, "variance", draws=0)
-        found.append(certify(law, estimated=True)["1.iii"].verdict)
-        exact = ConditionalPrior("variance", np.zeros_like(law.means), law.scales)
-        assert certify(exact)["1.iii"].verdict == "holds"  # taken as exact, noise does pass for rank
+        prior = ConditionalPrior.resampled(*less, "variance", draws=0)
+        found.append(certify(prior, estimated=True)["1.iii"].verdict)
+        exact = ConditionalPrior("variance", np.zeros_like(prior.means), prior.scales)
+        assert certify(exact)["1.iii"].verdict == "holds"  # if it counts as exact, noise gives full rank
         assert certify(exact, estimated=True, tolerance=0.1)["1.iii"].verdict == "fails"
-    assert found.count("fails") >= 3
+    assert found.count("fails") >= 2
     assert "holds" not in found
 
 
-# What is told, and words.
+# -- the mixing and the noise -------------------------------------------------------------------
 
 
-def test_the_mixing_and_the_noise_are_told_or_premises():
-    law = ConditionalPrior("variance", *parameters(np.random.default_rng(0)))
-    unknown, known, wrong = (certify(law, injective=injective) for injective in (None, True, False))
-    assert [c["mixing"].verdict for c in (unknown, known, wrong)] == ["cannot tell", "holds", "fails"]
+def test_mixing_and_noise_are_given_or_assumed():
+    prior = ConditionalPrior("variance", *parameters(np.random.default_rng(0)))
+    unknown, known, wrong = (certify(prior, injective=injective) for injective in (None, True, False))
+    assert [c["mixing"].verdict for c in (unknown, known, wrong)] == ["inconclusive", "holds", "fails"]
     assert [c.level for c in (unknown, known, wrong)] == [Level.PS, Level.PS, Level.NONE]
     assert wrong.if_undecided_hold == Level.NONE
     assert wrong.blocks == ()
-    told = [certify(law, observation=word)["1.i"] for word in ("gaussian", "none", "bernoulli", "categorical", None)]
-    assert [check.verdict for check in told] == ["holds", "holds", "cannot tell", "cannot tell", "cannot tell"]
-    assert "Supplement E" in told[2].sentence
-    assert certify(law, observation="bernoulli").level == Level.PS
+    noise = [certify(prior, observation=word)["1.i"] for word in ("gaussian", "none", "bernoulli", "categorical", None)]
+    assert [check.verdict for check in noise] == ["holds", "holds", "inconclusive", "inconclusive", "inconclusive"]
+    assert certify(prior, observation="bernoulli").level == Level.PS
 
 
-def test_each_kind_of_law_has_its_own_arguments():
-    mixture = Mixture([0.5, 0.5], [[3, 0], [1, 4]], [[1, 0], [0, 1]])
-    law = ConditionalPrior("variance", *parameters(np.random.default_rng(0)))
-    with pytest.raises(DataError, match="observation is for a ConditionalPrior"):
-        certify(mixture, observation="none")
-    with pytest.raises(DataError, match="affine is for a Mixture"):
-        certify(law, affine=True)
-    with pytest.raises(TypeError, match="takes a Mixture or a ConditionalPrior, got int"):
-        certify(3)
-    with pytest.raises(DataError, match="observation must be one of"):
-        certify(law, observation="poisson")
-    with pytest.raises(DataError, match=r"tolerance must lie between 0 and 0\.3"):
-        certify(law, tolerance=1.0)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_plain_values_survive_json(family):
-    for G in (40, 4):
-        certificate = certify(ConditionalPrior(family, *parameters(np.random.default_rng(0), family, G=G)))
-        plain = certificate.to_dict()
-        assert json.loads(json.dumps(plain)) == plain
-        assert plain["meaning"] in str(certificate)
-        assert all(check["sentence"].endswith(".") for check in plain["checks"])
-        assert all(check["sentence"] in str(certificate) for check in plain["checks"])
+def test_an_unknown_observation_is_refused():
+    with pytest.raises(DataError, match="observation"):
+        certify(ConditionalPrior("variance", *parameters(np.random.default_rng(0))), observation="poisson")

@@ -8,7 +8,8 @@ import pytest
 from identifiable.data import make_gmm
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
-from identifiable.theory.structure import _meet, structure_of
+from identifiable.theory.partitions import numbered
+from identifiable.theory.structure import structure_of
 
 SEEDS = range(8)
 GRAPHS = {  # sizes of the variables, the latents each moves, the number of latents
@@ -21,7 +22,7 @@ GRAPHS = {  # sizes of the variables, the latents each moves, the number of late
 
 
 def hidden(sizes, touches, m, rng, weights=None):
-    """A mixture and its states (J, k): latents told apart by mean (even) or by standard deviation alone (odd)."""
+    """Return a mixture and its states (J, k): latents differ by mean (even) or by standard deviation alone (odd)."""
     states = np.array(list(product(*map(range, sizes))))
     means, deviations = np.empty((2, len(states), m))
     for t in range(m):
@@ -34,7 +35,7 @@ def hidden(sizes, touches, m, rng, weights=None):
 
 
 def disguised(mixture, states, touches, rng):
-    """Components and latents in another order, latents shifted, scaled and flipped."""
+    """Put components and latents in another order; shift, scale and flip latents."""
     components, latents = rng.permutation(len(states)), rng.permutation(mixture.means.shape[1])
     scales = rng.choice([-1, 1], len(latents)) * 10 ** rng.uniform(-3, 3, len(latents))
     means = (mixture.means[np.ix_(components, latents)] + rng.normal(size=len(latents)) * 10) * scales
@@ -45,7 +46,7 @@ def disguised(mixture, states, touches, rng):
 
 
 def estimate(mixture, rows, rng):
-    """The mixture with errors of the size of the standard errors."""
+    """Return the mixture with errors of the size of the standard errors."""
     counts = rng.multinomial(rows, mixture.weights)
     deviations = np.sqrt(np.diagonal(mixture.covariances, axis1=1, axis2=2))
     means = mixture.means + deviations * rng.normal(size=deviations.shape) / np.sqrt(counts)[:, None]
@@ -54,13 +55,13 @@ def estimate(mixture, rows, rng):
 
 
 def by_means(columns, weights=None):
-    """A mixture with means (latents, components) and variances 1."""
+    """Return a mixture with means (latents, components) and variances 1."""
     means = np.array(columns, dtype=float).T
     return Mixture(np.full(len(means), 1 / len(means)) if weights is None else weights, means, np.ones(means.shape))
 
 
 def assert_recovered(found, mixture, states, moved):
-    """Variables up to order, states up to numbering; law and states belong together."""
+    """Compare variables up to order and states up to numbering; probabilities belong to states."""
     assert found.verdict == "holds", found.reason
     assert found.neighbours == tuple(sorted(moved))
     assert found.k == len(moved)
@@ -69,12 +70,12 @@ def assert_recovered(found, mixture, states, moved):
         pairs = set(zip(true.tolist(), found.states[:, i].tolist(), strict=True))
         assert len(pairs) == found.sizes[i] == len(set(true.tolist()))
         assert list(dict.fromkeys(found.states[:, i].tolist())) == list(range(found.sizes[i]))
-    np.testing.assert_allclose(found.law[tuple(found.states.T)], mixture.weights)
-    assert found.law.shape == found.sizes
-    assert found.law.sum() == pytest.approx(1)
+    np.testing.assert_allclose(found.probabilities[tuple(found.states.T)], mixture.weights)
+    assert found.probabilities.shape == found.sizes
+    assert found.probabilities.sum() == pytest.approx(1)
 
 
-# Known graphs.
+# -- known graphs ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -95,7 +96,7 @@ def test_structure_is_recovered_from_estimates(graph, seed):
     mixture = estimate(exact, 20_000, rng)
     found = structure_of(mixture, rows=20_000)
     assert_recovered(found, mixture, states, moved)
-    assert "as far as 20000 rows can tell" in found.reason
+    assert "20000 rows" in found.reason
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -108,12 +109,12 @@ def test_the_simulator_is_recovered_from_rows_with_known_components(seed):
     weights = [len(z) / len(sample.z) for z in parts]
     means, covariances = [z.mean(0) for z in parts], [np.cov(z.T) for z in parts]  # diagonal but for chance
     learnt = structure_of(Mixture(weights, means, covariances), rows=len(sample.z))
-    if learnt.verdict == "cannot tell":  # two levels drawn close to each other
+    if learnt.verdict == "inconclusive":  # two levels drawn close to each other
         assert 1 < learnt.closest < 3
         return
     assert learnt.neighbours == found.neighbours
     np.testing.assert_array_equal(learnt.states, found.states)
-    np.testing.assert_allclose(learnt.law, found.law, atol=0.01)
+    np.testing.assert_allclose(learnt.probabilities, found.probabilities, atol=0.01)
 
 
 def test_estimates_without_rows_have_a_looser_tolerance():
@@ -124,11 +125,11 @@ def test_estimates_without_rows_have_a_looser_tolerance():
     assert structure_of(mixture).sizes == (4,)
 
 
-def test_states_and_law_by_hand():
+def test_states_and_probabilities_by_hand():
     found = structure_of(by_means([[5, 1, 5, 1, 9, 9], [0, 2, 2, 0, 0, 2]], [0.1, 0.2, 0.3, 0.1, 0.1, 0.2]))
     assert (found.sizes, found.neighbours) == ((3, 2), ((0,), (1,)))
     np.testing.assert_array_equal(found.states, [[0, 0], [1, 1], [0, 1], [1, 0], [2, 0], [2, 1]])
-    np.testing.assert_allclose(found.law, [[0.1, 0.3], [0.1, 0.2], [0.1, 0.2]])
+    np.testing.assert_allclose(found.probabilities, [[0.1, 0.3], [0.1, 0.2], [0.1, 0.2]])
 
 
 def test_twins_are_one_variable():
@@ -141,7 +142,7 @@ def test_one_component_has_no_hidden_variable():
     found = structure_of(Mixture([1.0], [[1, 2]], [[1, 1]]))
     assert (found.verdict, found.k, found.sizes, found.closest) == ("holds", 0, (), None)
     assert found.states.shape == (1, 0)
-    assert found.law == 1
+    assert found.probabilities == 1
     assert found.check.threshold is None
     assert structure_of(Mixture([1.0], [[1, 2]], [[1, 1]]), rows=10).verdict == "holds"
 
@@ -150,36 +151,30 @@ def test_components_of_weight_zero_are_left_out():
     mixture = by_means([[0, 7, 0, 3, 3], [0, 8, 4, 0, 4]], [0.1, 0, 0.2, 0.3, 0.4])
     for found in (structure_of(mixture), structure_of(mixture, rows=10_000)):
         np.testing.assert_array_equal(found.states, [[0, 0], [-1, -1], [0, 1], [1, 0], [1, 1]])
-        np.testing.assert_allclose(found.law, [[0.1, 0.2], [0.3, 0.4]])
+        np.testing.assert_allclose(found.probabilities, [[0.1, 0.2], [0.3, 0.4]])
     doubtful = by_means([[0, 7, 0, 3, 3 + 3e-5], [0, 8, 4, 0, 4]], [0.1, 0, 0.2, 0.3, 0.4])
-    refused(structure_of(doubtful), "cannot tell", "components 3 and 4")
-    refused(structure_of(by_means([[7, 0, 0]], [0, 0.5, 0.5])), "fails", "Components 1 and 2 have the same law")
+    refused(structure_of(doubtful), "inconclusive", "components 3 and 4")
+    refused(structure_of(by_means([[7, 0, 0]], [0, 0.5, 0.5])), "fails", "Components 1 and 2", "(P3a)")
 
 
 @pytest.mark.parametrize("rows", [None, 100_000])
-def test_latents_may_rest(rows):
-    """Points have no standard errors; a latent that never varies is moved by none, whatever its rounding."""
+def test_constant_latents_are_moved_by_no_variable(rows):
+    """Points have no standard errors; rounding of a latent that never varies does not count."""
     means = np.array([[0, 0.1, 2], [0, 0.1, 2], [3, 0.1, 2], [3, 0.1, 5]]) + np.array([0, 0, 1e3])
     means[1, 0], means[1, 1] = 1e-9, 0.1 + 1e-17
     variances = [[0, 0, 1], [0, 0, 4], [0, 0, 1], [0, 0, 4]]
     found = structure_of(Mixture([0.1, 0.2, 0.3, 0.4], means, variances), rows=rows)
-    assert found.verdict == "fails"  # latent 2 has three laws
+    assert found.verdict == "fails"  # latent 2 has three distributions
     means[3, 2] -= 3
     found = structure_of(Mixture([0.1, 0.2, 0.3, 0.4], means, variances), rows=rows)
     assert found.neighbours == ((0,), (2,))
 
 
-# The verdict against the definitions.
-
-
-def numbered(labels):
-    """Labels, numbered in order of their first use."""
-    numbers = {}
-    return tuple(numbers.setdefault(label, len(numbers)) for label in labels)
+# -- the verdict against the definitions ----------------------------------------------------
 
 
 def structures_of(J):
-    """All ways to number J components as the states of hidden variables: a partition for each, in any order."""
+    """Return all ways to number J components as states of hidden variables: a partition for each, in any order."""
     found = set()
     for shape in {4: [(4,), (2, 2)], 6: [(6,), (2, 3)], 8: [(8,), (2, 4), (2, 2, 2)]}[J]:
         states = list(product(*map(range, shape)))
@@ -188,40 +183,42 @@ def structures_of(J):
     return sorted(found)
 
 
-def definition(variables, laws):
-    """Which parts of (P3) hold for these variables, word by word; laws are (m, J) labels."""
-    J, k, m = len(laws[0]), len(variables), len(laws)
+def definition(variables, labels):
+    """Return which parts of (P3) hold for these variables, word by word; labels (m, J) of equal distributions."""
+    J, k, m = len(labels[0]), len(variables), len(labels)
     states = list(zip(*variables, strict=True))
     pairs = list(combinations(range(J), 2))
     moved = [set() for _ in range(k)]
     for a, b in pairs:
         differ = [i for i in range(k) if states[a][i] != states[b][i]]
         if len(differ) == 1:
-            moved[differ[0]] |= {t for t in range(m) if laws[t][a] != laws[t][b]}
+            moved[differ[0]] |= {t for t in range(m) if labels[t][a] != labels[t][b]}
     for size in range(1, m + 1):
         for latents in combinations(range(m), size):
             movers = [i for i in range(k) if moved[i] & set(latents)]
             for a, b in pairs:
-                if any(states[a][i] != states[b][i] for i in movers) and all(laws[t][a] == laws[t][b] for t in latents):
+                if any(states[a][i] != states[b][i] for i in movers) and all(
+                    labels[t][a] == labels[t][b] for t in latents
+                ):
                     return ""
     return "a" if any(moved[i] <= moved[j] for i, j in permutations(range(k), 2)) else "ac"
 
 
 def cases(J, m, rng):
-    """Partitions of J components by the law of each latent: all for J = 4, else products, some with a flaw."""
+    """Yield partitions of J components by the distribution of each latent: a third of all for J = 4, else a sample."""
     if J == 4:
         every = sorted(set(map(numbered, product(range(4), repeat=4))))
-        yield from combinations_with_replacement(every, m)
+        yield from list(combinations_with_replacement(every, m))[::3]
         return
     structures = structures_of(J)
     for _ in range({6: 100, 8: 12}[J]):
         variables = np.array(structures[rng.integers(len(structures))])
-        laws = (rng.integers(2, size=(m, len(variables))) * 10 ** np.arange(len(variables))) @ variables
-        if rng.random() < 0.4:  # one latent no longer tells two states apart, or tells a component from its like
+        labels = (rng.integers(2, size=(m, len(variables))) * 10 ** np.arange(len(variables))) @ variables
+        if rng.random() < 0.4:  # one latent no longer separates two states, or separates a component from its equal
             t, (a, b) = rng.integers(m), rng.choice(J, 2, replace=False)
-            laws[t] = np.where(laws[t] == laws[t, a], laws[t, b], laws[t])
-            laws[t, b] += rng.integers(2)
-        yield laws.tolist()
+            labels[t] = np.where(labels[t] == labels[t, a], labels[t, b], labels[t])
+            labels[t, b] += rng.integers(2)
+        yield labels.tolist()
 
 
 @pytest.mark.parametrize("J", [4, 6, 8])
@@ -229,44 +226,35 @@ def test_p3_holds_where_some_hidden_variables_meet_the_definition_and_only_there
     """Then they are the only ones. If none do, some meet all but (P3c), or none meet (P3a) either."""
     structures, seen = structures_of(J), set()
     assert len(structures) == {4: 1 + 3, 6: 1 + 60, 8: 1 + 840 + 840}[J]
-    for laws in cases(J, 3, np.random.default_rng(0)):
-        found = structure_of(by_means(laws))
-        if len(set(zip(*laws, strict=True))) < J:
-            assert "have the same law, against (P3a)" in found.reason
+    for labels in cases(J, 3, np.random.default_rng(0)):
+        found = structure_of(by_means(labels))
+        if len(set(zip(*labels, strict=True))) < J:
+            assert "(P3a)" in found.reason
             continue
-        parts = {variables: definition(variables, laws) for variables in structures}
+        parts = {variables: definition(variables, labels) for variables in structures}
         most = max(parts.values())
         seen.add(most)
         if most == "ac":
-            assert found.verdict == "holds", (laws, found.reason)
+            assert found.verdict == "holds", (labels, found.reason)
             (variables,) = (v for v, part in parts.items() if part == "ac")
             assert variables == tuple(sorted(map(tuple, found.states.T.tolist())))
         else:
-            assert found.verdict == "fails", laws
-            assert ("against (P3c)" if most == "a" else "either P(U = u) = 0") in found.reason, laws
+            assert found.verdict == "fails", labels
+            assert ("(P3c)" if most == "a" else "P(U = u) = 0") in found.reason, labels
     assert seen == {"", "a", "ac"}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_meet_joins_what_any_chain_of_overlapping_blocks_links(seed):
-    rng = np.random.default_rng(seed)
-    p, q = (numbered(rng.integers(8, size=20).tolist()) for _ in range(2))
-    links = np.equal.outer(p, p) | np.equal.outer(q, q)
-    reached = np.linalg.matrix_power(links.astype(float), 20) > 0
-    assert _meet(p, q) == numbered(map(tuple, reached.tolist())) == _meet(q, p)
-
-
-# Refusals.
+# -- refusals -------------------------------------------------------------------------------
 
 
 def refused(found, verdict, *words):
     assert found.verdict == verdict
-    assert (found.k, found.sizes, found.neighbours, found.law.size, found.states.size) == (0, (), (), 0, 0)
+    assert (found.k, found.sizes, found.neighbours, found.probabilities.size, found.states.size) == (0, (), (), 0, 0)
     for part in words:
         assert part in found.reason
     assert str(found) == f"P3 {verdict}: {found.reason}"
     assert (found.check.name, found.check.verdict, found.check.sentence) == ("P3", verdict, found.reason)
-    with pytest.raises(DataError, match="no structure to draw"):
+    with pytest.raises(DataError):
         found.plot()
 
 
@@ -275,80 +263,75 @@ def test_a_variable_within_another_is_refused():
     refused(
         structure_of(mixture),
         "fails",
-        "U_2 (3 states, moves latent 1) moves only latents that U_1 (2 states, moves latents 0, 1) moves too",
+        "U_2 (3 states, moves latent 1)",
         "(P3c)",
     )
 
 
-def test_a_variable_within_two_others_together_is_no_hindrance_but_within_one_it_is():
+def test_a_variable_may_lie_within_two_others_but_not_within_one():
     sizes, touches = (2, 2, 2), ((0, 2), (1, 2), (0, 1))
     assert structure_of(hidden(sizes, touches, 3, np.random.default_rng(0))[0]).neighbours == ((0, 1), (0, 2), (1, 2))
     mixture, _ = hidden(sizes, ((0, 3), (1, 2), (0, 1, 3)), 4, np.random.default_rng(0))
-    refused(
-        structure_of(mixture), "fails", "moves latents 0, 3) moves only", "moves latents 0, 1, 3) moves too", "(P3c)"
-    )
+    refused(structure_of(mixture), "fails", "moves latents 0 and 3)", "moves latents 0, 1 and 3)", "(P3c)")
 
 
 def test_a_missing_state_is_refused_and_named():
     found = structure_of(by_means([[0, 0, 0, 4, 4], [0, 2, 4, 0, 2]]))
-    refused(
-        found, "fails", "U_1 (2 states, moves latent 0)", "U_2 (3 states, moves latent 1)", "6 states", "5 components"
-    )
-    assert "but none with U_1 as in component 3, U_2 as in component 2" in found.reason
-    assert "P(U = u) = 0" in found.reason
+    refused(found, "fails", "U_1 (2 states, moves latent 0)", "U_2 (3 states, moves latent 1)", "6 states")
+    assert "U_1 as in component 3, U_2 as in component 2" in found.reason
 
 
-def test_a_latent_that_does_not_tell_all_states_apart_is_refused():
-    """Latent 0 has one law in two of the three states of what moves latents 0 and 1."""
+def test_a_latent_that_does_not_separate_all_states_is_refused():
+    """Latent 0 has the same distribution in two of the three states of the variable that moves latents 0 and 1."""
     found = structure_of(by_means([[0, 0, 0, 0, 5, 5], [0, 0, 2, 2, 4, 4], [0, 3, 0, 3, 0, 3]]))
-    refused(found, "fails", "8 states, and there are 6 components", "one law in different states", "(P3a)")
+    refused(found, "fails", "8 states", "(P3a)")
 
 
 def test_parity_is_refused():
     """Latent 2 is moved by both variables, but only by whether they are equal."""
     found = structure_of(by_means([[0, 0, 4, 4], [0, 3, 0, 3], [0, 5, 5, 0]]))
-    refused(found, "fails", "8 states, and there are 4 components", "U_3 (2 states, moves latent 2)")
+    refused(found, "fails", "8 states", "U_3 (2 states, moves latent 2)")
 
 
 def test_too_many_partitions_are_refused_before_they_are_listed():
-    found = structure_of(by_means(np.eye(25)))  # latent t tells component t from all others
-    refused(found, "fails", "Latents 0, 1, 2, ", "the 25 components in more than 25 ways")
+    found = structure_of(by_means(np.eye(25)))  # latent t separates component t from all others
+    refused(found, "fails", "25 ways")
 
 
-def test_components_of_one_law_are_refused():
+def test_equal_components_are_refused():
     mixture = by_means([[0, 0, 3], [1, 1, 2]])
-    refused(structure_of(mixture), "fails", "Components 0 and 1 have the same law, against (P3a): merge them into one.")
+    refused(structure_of(mixture), "fails", "Components 0 and 1", "(P3a)")
     refused(structure_of(mixture, estimated=True), "fails", "Components 0 and 1")
 
 
-def test_dependent_latents_are_sent_to_be_unmixed():
+def test_dependent_latents_are_refused():
     covariances = np.array([np.eye(3), np.eye(3)])
     covariances[1, 0, 2] = covariances[1, 2, 0] = 0.3
     mixture = Mixture([0.5, 0.5], [[0, 0, 0], [1, 2, 3]], covariances)
-    with pytest.raises(DataError, match=r"Latents 0 and 2 have correlation 0.3 within component 1.*FactorialUnmixing"):
+    with pytest.raises(DataError, match="Latents 0 and 2"):
         structure_of(mixture)
-    with pytest.raises(DataError, match="FactorialUnmixing comes first"):
+    with pytest.raises(DataError, match="FactorialUnmixing"):
         structure_of(mixture, rows=10_000)
-    refused(structure_of(mixture, rows=600), "cannot tell", "Latents 0 and 2 have correlation 0.3", "still be mixed")
+    refused(structure_of(mixture, rows=600), "inconclusive", "Latents 0 and 2")
     assert "correlation" not in structure_of(mixture, rows=100).reason  # 50 rows show no correlation of 0.3
 
 
 @pytest.mark.parametrize("settings", [{"tolerance": 0}, {"tolerance": 0.5}, {"rows": 0}, {"rows": np.nan}])
 def test_settings_are_checked(settings):
     (name,) = settings
-    with pytest.raises(DataError, match=f"{name} must .* got {settings[name]}"):
+    with pytest.raises(DataError, match=f"{name} must"):
         structure_of(by_means([[0, 1]]), **settings)
 
 
-# The zone in which nothing is decided.
+# -- inconclusive differences ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("part", ["mean", "deviation"])
 @pytest.mark.parametrize(
-    ("size", "verdict"), [(0.9, "holds"), (1.1, "cannot tell"), (2.9, "cannot tell"), (3.1, "fails")]
+    ("size", "verdict"), [(0.9, "holds"), (1.1, "inconclusive"), (2.9, "inconclusive"), (3.1, "fails")]
 )
-def test_differences_within_a_factor_three_of_the_threshold_decide_nothing(size, verdict, part):
-    """Latent 1 shows U_2. Latent 0 shows U_1 and, if it tells components 0 and 1 or 2 and 3 apart, U_2 as well."""
+def test_differences_within_a_factor_three_of_the_threshold_are_inconclusive(size, verdict, part):
+    """Latent 1 shows U_2. Latent 0 shows U_1 and, if it separates components 0 and 1 or 2 and 3, U_2 as well."""
     rows, w = 40_000, 0.25
     threshold = np.sqrt(
         2 * np.log(12 / 0.001)
@@ -365,11 +348,10 @@ def test_differences_within_a_factor_three_of_the_threshold_decide_nothing(size,
     elif verdict == "fails":
         refused(found, "fails", "U_1 (2 states, moves latent 0)", "(P3c)")
     else:
-        words = f"by {size} times what counts as equal, 3 times would decide"
-        refused(found, "cannot tell", "whether latent 0 has one law in components 0 and 1", words)
+        refused(found, "inconclusive", "Latent 0", "components 0 and 1", f"{size} times")
 
 
-def test_an_exact_mixture_has_its_zone_too():
+def test_small_differences_in_an_exact_mixture_are_inconclusive():
     verdicts = {}
     for size in (0.5, 2, 4):
         means = np.array([[0, 0, 5, 5], [0, 4, 0, 4.0], [1, 1, 1, 1]])
@@ -377,25 +359,24 @@ def test_an_exact_mixture_has_its_zone_too():
         means[2, 3] += size * 1e-5
         verdicts[size] = structure_of(by_means(means))
     assert verdicts[0.5].sizes == (2, 2)
-    refused(verdicts[2], "cannot tell", "latent 0 has one law in components 2 and 3", "nor is it for latent 2.")
+    refused(verdicts[2], "inconclusive", "Latent 0", "components 2 and 3", "latent 2.")
     refused(verdicts[4], "fails")
 
 
-def test_equality_in_a_chain_only_cannot_be_told():
-    """Component 2 has few rows, and is told neither from 0 nor from 1, which are far from each other."""
+def test_equality_in_a_chain_is_inconclusive():
+    """Component 2 has few rows and is close to both 0 and 1, which are far from each other."""
     mixture = by_means([[0, 0.6, 0.3]], [0.495, 0.495, 0.01])
-    words = "latent 0 has one law in components 0 and 1", "each equal to the next, link them"
-    refused(structure_of(mixture, rows=10_000), "cannot tell", *words)
+    refused(structure_of(mixture, rows=10_000), "inconclusive", "components 0 and 1", "link")
 
 
-def test_few_rows_cannot_tell_that_p3_fails():
-    """One law in two components may be two that are alike."""
-    alike, nested = by_means([[0, 0, 3], [1, 1, 2]]), hidden((2, 3), ((0, 1), (1,)), 3, np.random.default_rng(0))[0]
+def test_with_few_rows_a_failure_of_p3_is_inconclusive():
+    """Components that look equal may differ by less than few rows show."""
+    equal, nested = by_means([[0, 0, 3], [1, 1, 2]]), hidden((2, 3), ((0, 1), (1,)), 3, np.random.default_rng(0))[0]
     missing = by_means([[0, 0, 0, 4, 4], [0, 2, 4, 0, 2]])
-    for mixture, words in ((alike, "have the same law"), (nested, "(P3c)"), (missing, "none with U_1")):
+    for mixture, words in ((equal, "(P3a)"), (nested, "(P3c)"), (missing, "none with U_1")):
         refused(structure_of(mixture, rows=10**6), "fails", words)
         found = structure_of(mixture, rows=10_000)
-        refused(found, "cannot tell", words, "would not be seen in 10000 rows")
+        refused(found, "inconclusive", words, "10000 rows")
     refused(structure_of(missing, rows=10_000, tolerance=0.2), "fails", "none with U_1")
     unseen = np.sqrt(
         2 * np.log(20 / 0.001) * 1 / 2000
@@ -403,24 +384,16 @@ def test_few_rows_cannot_tell_that_p3_fails():
     assert f"up to {unseen:.2g} standard deviations" in found.reason
 
 
-def test_few_rows_hide_what_many_show():
-    mixture, _ = hidden(*GRAPHS["circle"], np.random.default_rng(0), np.full(12, 1 / 12))
-    verdicts = [structure_of(mixture, rows=rows).verdict for rows in (20, 200, 2000, 20_000, 200_000)]
-    assert verdicts == sorted(verdicts, key=["cannot tell", "holds"].index)
-    assert verdicts[0] == "cannot tell"
-    assert verdicts[-1] == "holds"
-
-
-# Words and pictures.
+# -- text and pictures ----------------------------------------------------------------------
 
 
 def test_structure_prints_as_a_table():
     found = structure_of(hidden(*GRAPHS["chain"], np.random.default_rng(0))[0])
     assert str(found).splitlines() == [
         "P3 holds: The 8 components are all states of 3 hidden variables.",
-        "  U_1: 2 states, moves latents 0, 1",
-        "  U_2: 2 states, moves latents 1, 2",
-        "  U_3: 2 states, moves latents 2, 3",
+        "  U_1: 2 states, moves latents 0 and 1",
+        "  U_2: 2 states, moves latents 1 and 2",
+        "  U_3: 2 states, moves latents 2 and 3",
         "  moved by none: latent 4",
     ]
     assert (found.check.name, found.check.verdict, found.check.sentence) == ("P3", "holds", found.reason)
@@ -445,8 +418,3 @@ def test_picture_has_a_line_for_every_neighbour_and_no_box_on_another(graph):
     assert ends == {tuple(zip(places[i], places[j], strict=True)) for i, j in true}
     middles = [np.mean(own) for own in touches]  # the variables stand in the order of these
     assert all(places[i][0] < places[j][0] for i, j in permutations(range(len(sizes)), 2) if middles[i] < middles[j])
-
-
-def test_picture_of_one_component_has_latents_only():
-    (axis,) = structure_of(Mixture([1.0], [[1, 2]], [[1, 1]])).plot().axes
-    assert [text.get_text() for text in axis.texts] == ["$Z_{0}$", "$Z_{1}$"]

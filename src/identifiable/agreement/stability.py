@@ -180,7 +180,7 @@ class Stability:
             statement="restarts recover the same latents",
             statistic=None if status == "unchecked" else self.score,
             threshold=THRESHOLDS.stable,
-            verdict="fails" if status == "unstable" else "holds" if status == "stable" else "cannot tell",
+            verdict="fails" if status == "unstable" else "holds" if status == "stable" else "inconclusive",
             sentence=f"{self.reading} Stable from {THRESHOLDS.stable}, doubtful from {THRESHOLDS.doubtful}.",
         )
 

@@ -1,29 +1,29 @@
-"""A prior that factorises given u, as plain numbers: what nonlinear ICA with an observed u knows, learns and judges."""
+"""The prior of nonlinear ICA with an observed u, as plain numbers: the latents are independent given u."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from identifiable.distributions.mixture import FloatArray, check_weights
 from identifiable.errors import DataError
 
-FloatArray = NDArray[np.float64]
 Family = Literal["variance", "gaussian", "laplace", "mean"]
 
-FEWEST_ROWS = 10  # of one value of u, to estimate a scale and its error
+FEWEST_ROWS = 10  # per value of u, to estimate a scale and its error
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class ConditionalPrior:
-    r"""A law of latents that is factorial given u, with one exponential family for all (Khemakhem et al. 2020, eq. 7).
+    r"""Distribution of latents that are independent given u, of one exponential family (Khemakhem et al. 2020, eq. 7).
 
     .. math:: p(z | u) = \prod_{i=1}^n \frac{Q(z_i)}{Z_i(u)} \exp \sum_{j=1}^k T_j(z_i) \lambda_{ij}(u)
 
-    With :math:`z_i | u` of mean m and scale s, u taking G values:
+    With m and s the mean and scale of :math:`z_i | u`, and u taking G values:
 
     =============  ======================================  =======================  ======================
-    `family`       law given u                             T                        :math:`\lambda`
+    `family`       distribution given u                    T                        :math:`\lambda`
     =============  ======================================  =======================  ======================
     ``variance``   N(m, s²), m the same for all u          (z - m)²                 -1 / 2s²
     ``laplace``    Laplace(m, s), m the same for all u     \|z - m\|                -1 / s
@@ -31,15 +31,15 @@ class ConditionalPrior:
     ``gaussian``   N(m, s²)                                (z, z²)                  (m / s², -1 / 2s²)
     =============  ======================================  =======================  ======================
 
-    What a family holds constant may still vary here, since estimates always do: `certify` looks at how much.
+    Estimates of the parameter that a family holds constant may vary with u; `certify` checks by how much.
 
     Attributes
     ----------
     family : as above.
     means, scales : (G, n), one row per value of u; the scale is a standard deviation, or E|z - m| for ``laplace``.
-    weights : (G,) shares of the values of u, summing to 1; default: those of `counts`, or equal.
-    counts : (G,) rows behind every value, None where the law was not estimated or this is not known.
-    bootstrap : (B, G, n, 2) means and scales from B resamples of the rows, None where there are none.
+    weights : (G,) shares of the values of u, summing to 1. By default proportional to `counts`, or equal without them.
+    counts : (G,) number of rows of each value of u, or None if unknown or not estimated from rows.
+    bootstrap : (B, G, n, 2) means and scales from B resamples of the rows, or None.
 
     Examples
     --------
@@ -67,35 +67,24 @@ class ConditionalPrior:
     ) -> None:
         if family not in get_args(Family):
             raise DataError(f"family must be one of {list(get_args(Family))}, got {family!r}.")
-        m, s = np.asarray(means, dtype=np.float64), np.asarray(scales, dtype=np.float64)
+        m = np.asarray(means, dtype=np.float64)
         if m.ndim != 2 or not m.size or not np.isfinite(m).all():
             raise DataError(f"means must be finite, of shape (values of u, latents), got shape {m.shape}.")
-        if s.shape != m.shape or not (np.isfinite(s) & (s > 0)).all():
-            raise DataError(
-                f"scales must be positive and finite, of the shape {m.shape} of means, got shape {s.shape}."
-            )
-        rows = None if counts is None else np.asarray(counts, dtype=np.float64)
-        if rows is not None and (rows.shape != m.shape[:1] or not (np.isfinite(rows) & (rows > 0)).all()):
-            raise DataError(f"counts must be {len(m)} positive numbers, one per value of u, got shape {rows.shape}.")
-        shares = np.ones(len(m)) / len(m) if rows is None else rows / rows.sum()
-        w = shares if weights is None else np.asarray(weights, dtype=np.float64)
-        if w.shape != m.shape[:1] or not (w >= 0).all() or not abs(w.sum() - 1) < 1e-4:
-            raise DataError(
-                f"weights must be {len(m)} non-negative numbers (one per value of u) that sum to 1, got shape "
-                f"{w.shape} and sum {w.sum():.4g}: normalise them."
-            )
-        copies = None if bootstrap is None else np.asarray(bootstrap, dtype=np.float64)
-        if copies is not None and (copies.ndim != 4 or len(copies) < 2 or copies.shape[1:] != (*m.shape, 2)):
-            raise DataError(
-                f"bootstrap must hold means and scales of two or more resamples, of shape (resamples, {len(m)}, "
-                f"{m.shape[1]}, 2), got shape {copies.shape}."
-            )
-        if copies is not None and not (np.isfinite(copies).all() and (copies[..., 1] > 0).all()):
-            raise DataError("bootstrap must be finite, and its scales, bootstrap[..., 1], positive.")
-        for name, value in (("family", family), ("means", m), ("scales", s), ("weights", w / w.sum())):
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "counts", rows)
-        object.__setattr__(self, "bootstrap", copies)
+        s = _positive("scales", scales, m.shape)
+        rows = None if counts is None else _positive("counts", counts, m.shape[:1])
+        resamples = None if bootstrap is None else np.asarray(bootstrap, dtype=np.float64)
+        if resamples is not None:
+            fits = resamples.ndim == 4 and len(resamples) >= 2 and resamples.shape[1:] == (*m.shape, 2)
+            if not fits or not np.isfinite(resamples).all() or not (resamples[..., 1] > 0).all():
+                raise DataError(
+                    f"bootstrap must hold finite means and positive scales of two or more resamples, of shape "
+                    f"(resamples, {len(m)}, {m.shape[1]}, 2), got shape {resamples.shape}."
+                )
+        if weights is None:
+            weights = np.ones(len(m)) / len(m) if rows is None else rows / rows.sum()
+        values = (family, m, s, check_weights(weights, len(m), "value of u"), rows, resamples)
+        for field, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, field.name, value)
 
     @property
     def n(self) -> int:
@@ -111,20 +100,22 @@ class ConditionalPrior:
     def natural(self) -> FloatArray:
         r"""The natural parameters :math:`\lambda_{ij}(u)`, (G, n, k).
 
-        For ``mean`` the one variance that the family has is the average over u of this law.
+        The family ``mean`` has one variance for all u; here it is the average of the variances over u.
         """
-        return self._natural(self.means, self.scales)
-
-    @property
-    def spread(self) -> FloatArray | None:
-        """The natural parameters of the bootstrap, (B, G, n, k); None where there is none."""
-        return None if self.bootstrap is None else self._natural(self.bootstrap[..., 0], self.bootstrap[..., 1])
+        m, s = self.means, self.scales
+        rows = {
+            "variance": [-0.5 / s**2],
+            "laplace": [-1 / s],
+            "mean": [m / (self.weights @ s**2)],
+            "gaussian": [m / s**2, -0.5 / s**2],
+        }[self.family]
+        return np.stack(rows, axis=-1)
 
     @property
     def jacobian(self) -> FloatArray:
         r"""The derivative of :math:`\lambda_{ij}(u)` by mean and log scale of latent i at u, (G, n, k, 2).
 
-        The scale of ``mean``, which is one for all u, is taken as known.
+        The scale of ``mean``, which is the same for all u, counts as known.
         """
         m, s, zero = self.means, self.scales, np.zeros_like(self.means)
         rows = {
@@ -137,14 +128,14 @@ class ConditionalPrior:
 
     @property
     def uncertainty(self) -> FloatArray | None:
-        """The covariance of the estimates of mean and log scale of every latent at every u, (G, n, 2, 2).
+        """The covariance of the estimated mean and log scale of each latent at each u, (G, n, 2, 2).
 
-        From the bootstrap; else from the counts, as large samples of the family have it; None where there is neither.
+        It comes from the bootstrap, or else from the counts by the family's asymptotic formula; None without either.
         """
         if self.bootstrap is not None:
-            copies = np.stack([self.bootstrap[..., 0], np.log(self.bootstrap[..., 1])], axis=-1)
-            copies = copies - copies.mean(0)
-            return np.asarray(np.einsum("bgip,bgiq->gipq", copies, copies) / (len(copies) - 1))
+            estimates = np.stack([self.bootstrap[..., 0], np.log(self.bootstrap[..., 1])], axis=-1)
+            centred = estimates - estimates.mean(0)
+            return np.einsum("bgip,bgiq->gipq", centred, centred) / (len(centred) - 1)
         if self.counts is None:
             return None
         mean, log_scale = (2.0, 1.0) if self.family == "laplace" else (1.0, 0.5)
@@ -157,17 +148,18 @@ class ConditionalPrior:
     def resampled(
         cls, z: ArrayLike, codes: ArrayLike, family: Family = "gaussian", *, draws: int = 50, seed: int = 0
     ) -> "ConditionalPrior":
-        """Estimate the law from latents z (N, n) with values of u (N,), and how well: by a bootstrap within values.
+        """Estimate the distribution from latents z (N, n) and values of u (N,), with a bootstrap within each value.
 
         Rows get standard exponential weights (the Bayesian bootstrap, Rubin 1981), so that no resample is degenerate.
-        Scales of ``laplace`` are about the mean of all rows.
+        Scales of ``laplace`` are mean absolute deviations from the mean of all rows.
 
         Parameters
         ----------
-        z, codes : latents, and the value of u of every row: any labels, taken in sorted order.
+        z : latents, (N, n).
+        codes : value of u of each row, (N,). Any labels that can be sorted; the values are ordered by them.
         family : see the class.
-        draws : number of resamples; with 0 there is no bootstrap, and `uncertainty` rests on the counts.
-        seed : of the resamples.
+        draws : number of resamples. With 0 there is no bootstrap, and `uncertainty` is computed from the counts.
+        seed : seed of the resamples.
 
         Examples
         --------
@@ -186,32 +178,29 @@ class ConditionalPrior:
         values, group, counts = np.unique(labels, return_inverse=True, return_counts=True)
         if not len(counts) or counts.min() < FEWEST_ROWS:
             few = "none" if not len(counts) else f"{counts.min()} for u = {values[counts.argmin()]}"
-            raise DataError(f"Every value of u needs {FEWEST_ROWS} rows or more, got {few}: merge it or leave it out.")
+            raise DataError(f"Each value of u needs at least {FEWEST_ROWS} rows, got {few}: merge it or leave it out.")
         rng, centre = np.random.default_rng(seed), latents.mean(0)
-        found = np.empty((1 + draws, len(values), latents.shape[1], 2))
-        rows_of = np.split(np.argsort(group, kind="stable"), np.cumsum(counts)[:-1])
-        for g, own in enumerate(rows_of):
-            mean = latents[own].mean(0)
-            off = latents[own] - mean
-            w = np.vstack([np.ones(len(own)), rng.standard_exponential((draws, len(own)))])
+        estimates = np.empty((1 + draws, len(values), latents.shape[1], 2))  # the rows as they are, then the resamples
+        for g, rows in enumerate(np.split(latents[np.argsort(group, kind="stable")], np.cumsum(counts)[:-1])):
+            size, mean = len(rows), rows.mean(0)
+            w = np.vstack([np.ones(size), rng.standard_exponential((draws, size))])
             w /= w.sum(1, keepdims=True)
-            shift = w @ off
-            found[:, g, :, 0] = mean + shift
+            shift = w @ (rows - mean)
+            estimates[:, g, :, 0] = mean + shift
             if family == "laplace":
-                found[:, g, :, 1] = w @ np.abs(latents[own] - centre)
+                estimates[:, g, :, 1] = w @ np.abs(rows - centre)
             else:
-                found[:, g, :, 1] = np.sqrt(np.maximum(w @ off**2 - shift**2, 0) * len(own) / (len(own) - 1))
-        if not (found[..., 1] > 0).all():
-            g, i = np.argwhere((found[..., 1] <= 0).any(0))[0]
+                variances = np.maximum(w @ (rows - mean) ** 2 - shift**2, 0) * size / (size - 1)
+                estimates[:, g, :, 1] = np.sqrt(variances)
+        if not (estimates[..., 1] > 0).all():
+            g, i = np.argwhere((estimates[..., 1] <= 0).any(0))[0]
             raise DataError(f"Latent {i} is constant where u = {values[g]}: it has no scale there. Leave it out.")
-        copies = found[1:] if draws else None
-        return cls(family, found[0, ..., 0], found[0, ..., 1], counts=counts, bootstrap=copies)
+        resamples = estimates[1:] if draws else None
+        return cls(family, estimates[0, ..., 0], estimates[0, ..., 1], counts=counts, bootstrap=resamples)
 
-    def _natural(self, means: FloatArray, scales: FloatArray) -> FloatArray:
-        if self.family == "laplace":
-            return -1 / scales[..., None]
-        if self.family == "variance":
-            return -0.5 / scales[..., None] ** 2
-        if self.family == "mean":
-            return np.asarray((means / (self.weights @ self.scales**2))[..., None])
-        return np.stack([means / scales**2, -0.5 / scales**2], axis=-1)
+
+def _positive(name: str, values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+    checked = np.asarray(values, dtype=np.float64)
+    if checked.shape != shape or not (np.isfinite(checked) & (checked > 0)).all():
+        raise DataError(f"{name} must be positive and finite, of shape {shape}, got shape {checked.shape}.")
+    return checked

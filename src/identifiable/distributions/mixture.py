@@ -34,16 +34,11 @@ class Mixture:
     covariances: FloatArray
 
     def __init__(self, weights: ArrayLike, means: ArrayLike, covariances: ArrayLike) -> None:
-        w, s = np.asarray(weights, dtype=np.float64), np.asarray(covariances, dtype=np.float64)
-        mu = np.asarray(means, dtype=np.float64)
+        mu, s = np.asarray(means, dtype=np.float64), np.asarray(covariances, dtype=np.float64)
         if mu.ndim != 2 or not np.isfinite(mu).all():
             raise DataError(f"means must be finite, of shape (components, dimensions), got shape {mu.shape}.")
         n_components, m = mu.shape
-        if w.shape != (n_components,) or not np.all(w >= 0) or not abs(w.sum() - 1) < 1e-4:
-            raise DataError(
-                f"weights must be {n_components} non-negative numbers (one per mean) that sum to 1, got shape "
-                f"{w.shape} and sum {w.sum():.4g}: normalise them."
-            )
+        w = check_weights(weights, n_components, "mean")
         if s.shape == mu.shape:
             s = s[:, :, None] * np.eye(m)
         if s.shape != (n_components, m, m) or not np.isfinite(s).all():
@@ -53,11 +48,11 @@ class Mixture:
             )
         if not np.allclose(s, s.swapaxes(1, 2), rtol=1e-5, atol=1e-8 * np.abs(s).max()):
             raise DataError("covariances must be symmetric: pass (S + S.T) / 2 if the difference is rounding.")
-        for name, value in (("weights", w / w.sum()), ("means", mu), ("covariances", (s + s.swapaxes(1, 2)) / 2)):
+        for name, value in (("weights", w), ("means", mu), ("covariances", (s + s.swapaxes(1, 2)) / 2)):
             object.__setattr__(self, name, value)
 
     def sample(self, size: int, rng: np.random.Generator | np.random.RandomState) -> tuple[FloatArray, IntArray]:
-        """Return `size` draws (size, m) and the components (size,) they come from; covariances may be singular."""
+        """Return `size` rows (size, m) and their components (size,); covariances may be singular."""
         component = rng.choice(len(self.weights), size=size, p=self.weights)
         values, vectors = np.linalg.eigh(self.covariances)
         normal = rng.standard_normal((size, self.means.shape[1])) * np.sqrt(np.maximum(values, 0))[component]
@@ -86,3 +81,14 @@ class Mixture:
         return Mixture(
             self.weights, self.means @ a.T + np.asarray(offset, dtype=np.float64), a @ self.covariances @ a.T
         )
+
+
+def check_weights(weights: ArrayLike, size: int, of: str) -> FloatArray:
+    """Return the weights, normalised; refuse negative ones, and a sum that differs from 1 by more than rounding."""
+    w = np.asarray(weights, dtype=np.float64)
+    if w.shape != (size,) or not np.all(w >= 0) or not abs(w.sum() - 1) < 1e-4:
+        raise DataError(
+            f"weights must be {size} non-negative numbers (one per {of}) that sum to 1, got shape {w.shape} and sum "
+            f"{w.sum():.4g}: normalise them."
+        )
+    return w / w.sum()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from identifiable.distributions.densities import LOG_2PI, log_bernoulli, log_discretised_logistic, log_normal
-from identifiable.flows.flows import SmoothLeakyFlow
+from identifiable.flows import SmoothLeakyFlow
 from identifiable.nets import Architecture, set_rng
 from identifiable.training import Batch, Plan, Stage, Step
 

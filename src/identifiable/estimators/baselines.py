@@ -1,8 +1,8 @@
-"""The trivial baselines every recovery table shows: raw x, principal components, FastICA; `SparseUnmixing` joins them.
+"""The baselines of every recovery table: raw x, principal components and FastICA. `SparseUnmixing` joins them.
 
 These three are affine: z = W (x - mean), with the Gaussian density N(mean, C) of x as their label-free score, C the
-covariance of probabilistic PCA with n_latents components (Tipping & Bishop 1999): FastICA is a rotation of the same
-subspace and has the same one.
+covariance of probabilistic PCA with n_latents components (Tipping & Bishop 1999). FastICA rotates the same subspace and
+has the same density.
 """
 
 import warnings
@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from identifiable.agreement.stability import Stability
 from identifiable.algorithms.coordinates import Coordinates
@@ -37,8 +36,6 @@ class _Baseline(AffineModel):
     covariance_ : (d, d) C.
     stability_, fit_status_ : the agreement between restarts.
     """
-
-    covariance_: Array
 
     @abstractmethod
     def _unmix(self, X: FloatArray, coordinates: Coordinates, n: int) -> Array:
@@ -76,8 +73,8 @@ class _Baseline(AffineModel):
         return norm.logpdf(gaussian.project(X)[0], scale=gaussian.sd).sum(1) - gaussian.log_volume
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> FloatArray:
-        """Draw n_samples rows of N(mean, C)."""
-        noise = check_random_state(random_state).standard_normal((n_samples, len(self.mean_)))
+        """Return n_samples random rows of N(mean, C)."""
+        noise = self._generator(n_samples, random_state).standard_normal((n_samples, len(self.mean_)))
         return self.mean_ + noise @ np.linalg.cholesky(self.covariance_).T
 
     def _set_certain(self) -> None:
@@ -88,7 +85,7 @@ class _Baseline(AffineModel):
 
 
 class RawData(_Baseline):
-    """The columns of x themselves, centred: what a method must beat.
+    """The columns of x themselves, centred: the lowest baseline.
 
     With n_latents < d, the n columns with the largest variance.
 

@@ -29,9 +29,9 @@ from identifiable.distributions.mixture import Mixture
 from identifiable.errors import RecoveryWarning
 from identifiable.estimators.factorial_unmixing import FactorialUnmixing
 from identifiable.estimators.trained import LatentModule, Split, TrainedModel
-from identifiable.flows.flows import AutoregressiveFlow, SmoothLeakyFlow, SoftplusFlow
+from identifiable.flows import AutoregressiveFlow, SmoothLeakyFlow, SoftplusFlow
 from identifiable.nets import as_tensor
-from identifiable.priors.mixture import MixtureBase, of_size
+from identifiable.priors.mixture import MixtureBase, split_components
 from identifiable.theory import Certificate, Structure, full_rank, structure_of
 from identifiable.training import Anneal, Batch, History, Plan, Stage, Step
 
@@ -234,7 +234,9 @@ class GMMFlow(TrainedModel):
             found = [_factorial(t, K, seed + R + r) for r, t in enumerate(latents)]
             W = torch.as_tensor(np.stack([one.W.T for one in found]), dtype=torch.float32, device=data.device)
             flow.then(W, torch.zeros(R, n, device=data.device))
-            model.base = MixtureBase.of([of_size(one.mixture, K) for one in found], diagonal=True).to(data.device)
+            model.base = MixtureBase.of([split_components(one.mixture, K) for one in found], diagonal=True).to(
+                data.device
+            )
             sharpness = (SHARPNESS[1], SHARPNESS[1]) if self.full_covariance_steps else SHARPNESS
             self.history_ = yield self._stage(model, data, self.max_steps, seed + 1, sharpness)
         _standardise(model, torch.as_tensor(self._apply(self._encode, rows, module=model)))

@@ -30,7 +30,7 @@ from identifiable.arrays import Array, FloatArray
 from identifiable.distributions.densities import log_normal
 from identifiable.estimators.given_u import GivenU, PriorGivenU
 from identifiable.estimators.trained import BLOCK, LatentModule, Split, TrainedModel
-from identifiable.flows.flows import SoftplusFlow
+from identifiable.flows import SoftplusFlow
 from identifiable.nets import as_tensor
 from identifiable.theory import Certificate
 from identifiable.training import Anneal, Batch, History, Plan, Stage, Step

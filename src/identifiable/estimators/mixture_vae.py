@@ -349,7 +349,7 @@ class MixtureVAE(VariationalAutoencoder):
         """
         check_is_fitted(self)
         decoder = Decoder.of(self.module_.decoder) if self.module_.out is None else None
-        known = decoder if decoder is not None and not decoder.odd else None
+        known = decoder if decoder is not None and not decoder.unreadable else None
         mixture = self.free_mixtures_[0] if len(self.free_mixtures_) == 1 else _product(self.free_mixtures_)
         return self._certified(full_rank.certify(mixture, decoder=known, rows=self.n_rows_, tolerance=FLATTEST))
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from identifiable.arrays import BLOCK, FloatArray, is_integer
 from identifiable.estimators.trained import LatentModule, Split, TrainedModel
-from identifiable.nets import MLP, Standardise, calibrate
+from identifiable.nets import MLP, Standardise
 from identifiable.training import Plan
 
 
@@ -59,7 +59,8 @@ class Bottleneck(LatentModule):
     @torch.no_grad()
     def freeze(self, batches: Callable[[], Iterable[Tensor]]) -> None:
         """Set the batch statistics to those of all the data, with the ε that training added to every variance."""
-        calibrate(self, batches)
+        self.eval()
+        self.normalise.calibrate(self.encoder(x) for x in batches())
         self.normalise.scale.square_().add_(self.normalise.epsilon).sqrt_()
 
     @torch.no_grad()

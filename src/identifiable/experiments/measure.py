@@ -224,7 +224,7 @@ def minimisers(cell: Cell, device: str) -> Measurement:
     grid = Grid(**{k: _exact(v) for k, v in cell.values["grid"].items()})
     found = search(grid, draws(grid, cell.values["models"], cell.seed))
     weak = [r for r in found if r.truth.f.injectivity != "none"]
-    gaps = [r.other_law for r in weak]
+    gaps = [r.other_prior for r in weak]
     metrics = {"unique": sum(not r.minimisers for r in weak) / len(weak), "gap": float(np.median(gaps))}
     return Measurement(metrics | {"seconds": time.perf_counter() - started}, {"gaps": gaps})
 

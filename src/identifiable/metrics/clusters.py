@@ -1,4 +1,4 @@
-"""How well a partition agrees with known classes, whatever the clusters are called."""
+"""Agreement of clusters with known classes; the names of the clusters do not matter."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -6,8 +6,9 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix
 
+from identifiable.arrays import IntArray
 from identifiable.errors import DataError
-from identifiable.metrics._checks import IntArray, same_rows
+from identifiable.metrics.checks import same_rows
 
 
 def clustering_accuracy(labels: ArrayLike, predicted: ArrayLike) -> float:
@@ -66,7 +67,7 @@ def _codes(labels: ArrayLike, predicted: ArrayLike) -> tuple[IntArray, IntArray]
         array = np.asarray(values)
         if array.ndim != 1 or len(array) < 2:
             raise DataError(
-                f"{name} must be 1-D with at least 2 entries, one per sample, got shape {array.shape}: take "
+                f"{name} must be 1-D with at least 2 entries, one per sample, got shape {array.shape}. Pass "
                 "argmax(axis=1) of cluster probabilities."
             )
         if array.dtype.kind == "f" and not np.isfinite(array).all():

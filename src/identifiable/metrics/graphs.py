@@ -2,10 +2,10 @@
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components
 
+from identifiable.arrays import BoolArray
 from identifiable.errors import DataError
-
-BoolArray = NDArray[np.bool_]
 
 
 def shd(a: ArrayLike, b: ArrayLike) -> int:
@@ -29,16 +29,14 @@ def shd(a: ArrayLike, b: ArrayLike) -> int:
     """
     one, other = _graph("a", a), _graph("b", b)
     if one.shape != other.shape:
-        raise DataError(
-            f"Both graphs must have the same nodes, got {len(one)} and {len(other)}: match the latents to the true "
-            "ones first (see `match`)."
-        )
+        sizes = f"{len(one)} and {len(other)}"
+        raise DataError(f"Both graphs must have the same nodes, got {sizes}. Match the latents first (see `match`).")
     differs = one != other
     return int(np.triu(differs | differs.T).sum())
 
 
 def dag_to_cpdag(adjacency: ArrayLike) -> NDArray[np.int64]:
-    """Return the CPDAG of a DAG: all that the conditional independences of its variables can tell.
+    """Return the CPDAG of a DAG: everything that the conditional independences of its variables determine.
 
     An edge keeps its direction if every DAG with the same skeleton and the same v-structures (i -> k <- j with i and
     j not adjacent) agrees on it; the others become undirected. Starting from the v-structures, Meek's rules 1-3 are
@@ -64,7 +62,8 @@ def dag_to_cpdag(adjacency: ArrayLike) -> NDArray[np.int64]:
            [1, 0]])
     """
     dag = _graph("adjacency", adjacency)
-    _check_acyclic(dag)
+    if connected_components(dag, connection="strong")[0] < len(dag):
+        raise DataError("adjacency must have no cycles (an undirected edge is one). Pass a DAG, with 1 at i -> j.")
     joined = dag | dag.T
     apart = ~joined & ~np.eye(len(dag), dtype=bool)
     # i -> k is compelled when some other parent j of k is not adjacent to i.
@@ -96,8 +95,32 @@ def meek(joined: BoolArray, directed: BoolArray) -> BoolArray:
         directed = directed | found
 
 
+def dag_of_cpdag(cpdag: BoolArray) -> BoolArray | None:
+    """Return a DAG with the skeleton, the directions and the v-structures of a CPDAG (n, n), None if there is none.
+
+    Dor & Tarsi, 1992: a node without children, all of whose undirected neighbours are adjacent to all its other
+    neighbours, can be the last of an order; so can another one in the graph without it.
+    """
+    directed, joined = cpdag & ~cpdag.T, cpdag | cpdag.T
+    dag, left = directed.copy(), np.ones(len(cpdag), dtype=bool)
+
+    def can_be_last(node: int) -> bool:
+        near = joined[node] & left
+        loose = near & cpdag[node] & cpdag[:, node]
+        adjacent = (joined | np.eye(len(joined), dtype=bool))[np.ix_(loose, near)]
+        return not (directed[node] & left).any() and bool(adjacent.all())
+
+    while left.any():
+        last = next((node for node in np.flatnonzero(left).tolist() if can_be_last(node)), None)
+        if last is None:
+            return None
+        left[last] = False
+        dag[left & cpdag[last] & cpdag[:, last], last] = True
+    return dag
+
+
 def _path(first: BoolArray, second: BoolArray) -> BoolArray:
-    """Tell which i and k are joined by some j with first[i, j] and second[j, k]."""
+    """Return which i and k are joined by some j with first[i, j] and second[j, k]."""
     return np.asarray(first.astype(float) @ second.astype(float) > 0)
 
 
@@ -110,15 +133,3 @@ def _graph(name: str, values: ArrayLike) -> BoolArray:
     if array.diagonal().any():
         raise DataError(f"{name} must have a zero diagonal, got an edge from a node to itself: remove it.")
     return array.astype(bool)
-
-
-def _check_acyclic(dag: BoolArray) -> None:
-    left = dag
-    while left.size:
-        inner = left.any(axis=0)  # those with a parent among what is left
-        if inner.all():
-            raise DataError(
-                "adjacency must have no cycles, and it has one (an undirected edge counts as one): pass a DAG, with 1 "
-                "at [i, j] for i -> j."
-            )
-        left = left[np.ix_(inner, inner)]

@@ -1,8 +1,8 @@
-"""How well two sets of latents agree: correlation under the best matching, and linear regression.
+"""Agreement of two sets of latents: correlation under the best matching, and linear regression.
 
-Two tables of the same N samples come in: the true latents z (N, n) and a representation z_hat (N, n_hat), or the
-latents of two runs. Everything here is invariant to the order, sign, scale and shift of the columns. A column that
-is constant carries no information and counts as 0 everywhere.
+Every function compares two tables of the same N samples: the true latents z (N, n) and a representation z_hat
+(N, n_hat), or the latents of two runs. All are invariant to the order, sign, scale and shift of the columns. A constant
+column carries no information and counts as 0.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import rankdata
 from sklearn.utils import check_random_state
 
+from identifiable.arrays import FloatArray, IntArray
 from identifiable.errors import DataError
-from identifiable.metrics._checks import FloatArray, IntArray, one_of, same_rows, table
+from identifiable.metrics.checks import same_rows, table
 
 Method = Literal["pearson", "spearman"]
-Alignment = Literal["cca", "least_squares"]
 Seed = int | np.random.RandomState | None
 
 
@@ -29,7 +29,7 @@ class Matching:
 
     Attributes
     ----------
-    permutation : (n,) column of z_hat matched to each column of z; -1 where none was left.
+    permutation : (n,) column of z_hat matched to each column of z; -1 if none was left.
     correlations : (n,) signed correlation of each matched pair; 0 where none was left.
     score : mean of |correlations|, the MCC.
     """
@@ -41,14 +41,14 @@ class Matching:
 
 @dataclass(frozen=True, eq=False)
 class BlockR2:
-    """How far blocks of latents are separated from each other; see `block_r2`.
+    """Separation of blocks of latents from each other; see `block_r2`.
 
     Attributes
     ----------
-    table : (n_units, n_blocks) R² of each estimated unit (response) on each true block: tables 16 and 20-22 of Xu
+    table : (n_hat, n_blocks) R² of each column of z_hat (response) on each true block: tables 16 and 20-22 of Xu
         et al. (2026).
-    assignment : (n_units,) the true block each unit was given to; -1 where none was left.
-    scores : (n_blocks,) R² of each true block (response) on the units given to it: tables 13-15 of the same paper.
+    assignment : (n_hat,) the true block each column was assigned to; -1 if none was left.
+    scores : (n_blocks,) R² of each true block (response) on the columns assigned to it: tables 13-15 of the same paper.
     mean : mean of `scores`.
     """
 
@@ -66,7 +66,7 @@ def correlation_matrix(a: ArrayLike, b: ArrayLike, method: Method = "pearson") -
     Parameters
     ----------
     a, b : (N, n_a) and (N, n_b).
-    method : "pearson", or "spearman" for the correlation of ranks (blind to monotone distortions of a column).
+    method : "pearson", or "spearman" for the correlation of ranks (invariant to monotone distortions of a column).
 
     Returns
     -------
@@ -175,27 +175,20 @@ def strong_mcc(a: ArrayLike, b: ArrayLike, method: Method = "pearson") -> float:
 
 
 def weak_mcc(
-    a: ArrayLike,
-    b: ArrayLike,
-    align: Alignment = "cca",
-    n_components: int | None = None,
-    *,
-    method: Method = "pearson",
-    random_state: Seed = 0,
+    a: ArrayLike, b: ArrayLike, n_components: int | None = None, *, method: Method = "pearson", random_state: Seed = 0
 ) -> float:
-    """MCC between two runs after an affine alignment: high if they agree up to an affine map.
+    """Compute the MCC between two runs after an affine alignment: high if they agree up to an affine map.
 
-    The alignment is fitted on one random half of the rows and scored on the other.
+    Both tables are projected on their leading canonical directions. These are fitted on one random half of the rows and
+    scored on the other.
 
     Parameters
     ----------
     a, b : (N, n_a) and (N, n_b), N >= 4.
-    align : "cca" projects both on their leading canonical directions; "least_squares" maps b onto a by linear
-        regression (the mean is then over the columns of a).
-    n_components : canonical directions kept; min(n_a, n_b) by default. Directions that do not exist because a
-        table has lower rank count 0.
+    n_components : int or None, default=None. Canonical directions kept; min(n_a, n_b) by default. Directions that do
+        not exist because a table has lower rank count 0.
     method : "pearson" or "spearman".
-    random_state : which half; the fixed default makes the number reproducible.
+    random_state : int, RandomState or None, default=0. Seed of the split; the default makes the result reproducible.
 
     References
     ----------
@@ -206,22 +199,15 @@ def weak_mcc(
     >>> rng = np.random.default_rng(0)
     >>> a = rng.normal(size=(1000, 3))
     >>> b = a @ rng.normal(size=(3, 3)) + 0.01 * rng.normal(size=(1000, 3))
-    >>> round(weak_mcc(a, b), 2), round(weak_mcc(a, b, "least_squares"), 2)
-    (1.0, 1.0)
+    >>> round(mcc(a, b), 1), round(weak_mcc(a, b), 2)
+    (0.8, 1.0)
     """
-    one_of("align", align, get_args(Alignment))
     a, b = _pair(min_rows=4, a=a, b=b)
     fit, test = _halves(len(a), random_state)
-    if align == "least_squares":
-        if n_components is not None:
-            raise DataError("n_components applies to align='cca' only: leave it out for align='least_squares'.")
-        return mcc(a[test], _regress(a[fit], b[fit], b[test]), method)
     widest = min(a.shape[1], b.shape[1])
     n_components = widest if n_components is None else n_components
     if not 1 <= n_components <= widest:
-        raise DataError(
-            f"n_components must lie between 1 and {widest}, the width of the narrower table, got {n_components}."
-        )
+        raise DataError(f"n_components must lie between 1 and {widest}, the smaller width, got {n_components}.")
     to_a, to_b = canonical_directions(a[fit], b[fit], n_components)
     return mcc((a[test] - a[fit].mean(axis=0)) @ to_a, (b[test] - b[fit].mean(axis=0)) @ to_b, method)
 
@@ -286,25 +272,18 @@ def r2(target: ArrayLike, source: ArrayLike, *, held_out: bool = False, random_s
     return float(np.where(np.isfinite(norm), 1 - np.square(error / norm).sum(axis=0), 0.0).mean())
 
 
-def block_r2(
-    z: ArrayLike,
-    z_hat: ArrayLike,
-    blocks: Sequence[Sequence[int]],
-    estimated: Sequence[Sequence[int]] | None = None,
-) -> BlockR2:
-    """Tell whether blocks of latents are separated from each other, when only the blocks can be identified.
+def block_r2(z: ArrayLike, z_hat: ArrayLike, blocks: Sequence[Sequence[int]]) -> BlockR2:
+    """Return how well blocks of latents are separated from each other, if only blocks can be identified.
 
-    Each estimated unit u is regressed on each true block b: table[u, b] is the mean R² of the columns z_hat_u given
-    z_b. The units are then given to the blocks so that the sum of the chosen entries is largest (Hungarian
-    algorithm), and each block is scored by the R² of its latents given the units it received.
+    Each column i of z_hat is regressed on each true block b: table[i, b] is the R² of z_hat_i given z_b. A block of s
+    latents then receives s columns, so that the sum of the chosen entries is largest (Hungarian algorithm), and its
+    score is the R² of its latents given these columns.
 
     Parameters
     ----------
     z : (N, n) true latents.
     z_hat : (N, n_hat) representation.
     blocks : disjoint lists of columns of z, such as latents that are always active together.
-    estimated : disjoint lists of columns of z_hat, one unit each; a block then receives one unit. By default every
-        column of z_hat is a unit and a block of s latents receives s of them, as in the published tables.
 
     References
     ----------
@@ -324,22 +303,16 @@ def block_r2(
            [1., 0.]])
     """
     z, z_hat = _pair(z=z, z_hat=z_hat)
-    true = _blocks("blocks", blocks, z.shape[1])
-    if estimated is None:
-        units, room = [[i] for i in range(z_hat.shape[1])], [len(block) for block in true]
-    else:
-        units, room = _blocks("estimated", estimated, z_hat.shape[1]), [1] * len(true)
-    columns = np.array([_r2_columns(z_hat, z[:, block]) for block in true])
-    values = np.array([columns[:, unit].mean(axis=1) for unit in units])
-    slots = np.repeat(np.arange(len(true)), room)
+    true = _blocks(blocks, z.shape[1])
+    values = np.array([_r2_columns(z_hat, z[:, block]) for block in true]).T
+    slots = np.repeat(np.arange(len(true)), [len(block) for block in true])
     rows, chosen = linear_sum_assignment(values[:, slots], maximize=True)
-    assignment = np.full(len(units), -1)
+    assignment = np.full(len(values), -1)
     assignment[rows] = slots[chosen]
-    scores = np.zeros(len(true))
-    for b, block in enumerate(true):
-        received = [i for u in np.flatnonzero(assignment == b) for i in units[u]]
-        if received:
-            scores[b] = _r2_columns(z[:, block], z_hat[:, received]).mean()
+    received = [z_hat[:, assignment == b] for b in range(len(true))]
+    scores = np.array(
+        [_r2_columns(z[:, b], own).mean() if own.size else 0.0 for b, own in zip(true, received, strict=True)]
+    )
     return BlockR2(values, assignment, scores, float(scores.mean()))
 
 
@@ -350,13 +323,13 @@ def _pair(min_rows: int = 2, **tables: ArrayLike) -> tuple[FloatArray, FloatArra
     return first, second
 
 
-def _blocks(name: str, blocks: Sequence[Sequence[int]], width: int) -> list[list[int]]:
+def _blocks(blocks: Sequence[Sequence[int]], width: int) -> list[list[int]]:
     lists = [[int(i) for i in block] for block in blocks]
-    flat = [i for block in lists for i in block]
+    columns = [i for block in lists for i in block]
     if not lists or not all(lists):
-        raise DataError(f"{name} must be lists of at least one column each, got {lists}: drop the empty ones.")
-    if len(set(flat)) < len(flat) or min(flat) < 0 or max(flat) >= width:
-        raise DataError(f"{name} must be disjoint lists of columns 0 to {width - 1}, got {lists}.")
+        raise DataError(f"blocks must be lists of at least one column each, got {lists}. Drop the empty ones.")
+    if len(set(columns)) < len(columns) or min(columns) < 0 or max(columns) >= width:
+        raise DataError(f"blocks must be disjoint lists of columns 0 to {width - 1}, got {lists}.")
     return lists
 
 
@@ -377,7 +350,8 @@ def _centred_unit(values: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _unit(values: FloatArray, method: Method) -> FloatArray:
-    one_of("method", method, get_args(Method))
+    if method not in get_args(Method):
+        raise DataError(f"method must be one of {get_args(Method)}, got {method!r}.")
     return _centred_unit(rankdata(values, axis=0) if method == "spearman" else values)[0]
 
 

@@ -1,10 +1,10 @@
 """Networks as plain modules, batched over members.
 
-A *member* is one of R restarts. Every parameter and buffer carries the member axis first, and an input has shape
-(R, B, width), so that one product serves all restarts at once. `select_member` cuts one of them out.
+A *member* is one of R restarts. Every parameter and buffer has the member axis first, and an input has shape
+(R, B, width), so that one product serves all restarts at once. `select_member` extracts one of them.
 
-`dense` holds multilayer perceptrons and what is done with members, `images` networks for images, and `architectures`
-the values that say which of them encoder and decoder are.
+`dense` holds multilayer perceptrons and operations on members, `images` networks for images, and `architectures`
+the values that describe an encoder and a decoder.
 """
 
 from identifiable.nets.architectures import ARCHITECTURES, Architecture, ConvNet, Dense, ResNet, resolve
@@ -15,22 +15,13 @@ from identifiable.nets.dense import (
     Linear,
     Standardise,
     as_tensor,
-    calibrate,
     in_precision_of,
     join_members,
     select_member,
     select_members,
     set_rng,
 )
-from identifiable.nets.images import (
-    BatchNorm,
-    Conv,
-    ConvDecoder,
-    ConvEncoder,
-    ConvTranspose,
-    ResDecoder,
-    ResEncoder,
-)
+from identifiable.nets.images import BatchNorm, Conv, ConvTranspose
 
 __all__ = [
     "ACTIVATIONS",
@@ -39,19 +30,14 @@ __all__ = [
     "Architecture",
     "BatchNorm",
     "Conv",
-    "ConvDecoder",
-    "ConvEncoder",
     "ConvNet",
     "ConvTranspose",
     "Dense",
     "Dropout",
     "Linear",
-    "ResDecoder",
-    "ResEncoder",
     "ResNet",
     "Standardise",
     "as_tensor",
-    "calibrate",
     "in_precision_of",
     "join_members",
     "resolve",

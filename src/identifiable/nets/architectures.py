@@ -1,4 +1,4 @@
-"""Architectures as values: what encoder and decoder are, before they are built for some data, latents and restarts.
+"""Architectures as values: the kind and widths of encoder and decoder, before they are built for given data.
 
 `ARCHITECTURES` holds those of the papers, by name.
 
@@ -12,21 +12,21 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import Any, Self
 
 import torch
 from torch import nn
 
+from identifiable.arrays import is_integer, is_real
 from identifiable.errors import DataError
 from identifiable.nets.dense import ACTIVATIONS, MLP
 from identifiable.nets.images import ConvDecoder, ConvEncoder, ResDecoder, ResEncoder, Shape
 
-SMALLEST = 4  # pixels a side that an image net takes
+SMALLEST_SIDE = 4  # pixels per side that an image net can process
 
 
 class Architecture(ABC):
-    """What encoder and decoder are. The last layer of each net it builds is the net's `last`."""
+    """The kind and widths of encoder and decoder. The attribute `last` of each net it builds is its last layer."""
 
     @abstractmethod
     def encoder(self, members: int, inputs: int, outputs: int, *, rng: torch.Generator | None = None) -> nn.Module:
@@ -38,7 +38,7 @@ class Architecture(ABC):
 
     @abstractmethod
     def for_columns(self, d: int, shape: Sequence[int] | None = None) -> Self:
-        """Return this architecture for rows of d columns; `shape`: they are images of (h, w) or (h, w, c) pixels."""
+        """Return this architecture for rows of d columns, or for images of `shape` (h, w) or (h, w, c)."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Dense(Architecture):
 
     Parameters
     ----------
-    hidden : widths of the encoder's hidden layers.
-    decoder_hidden : of the decoder's; None: those of the encoder in reverse.
-    activation : a name of `ACTIVATIONS`.
-    dropout, dropout_after : share of numbers dropped in training, and the hidden layer of encoder and decoder, counted
-        from 1, after which they are.
-    shape : (h, w) or (h, w, c) if the rows are images. The nets do not use it.
+    hidden : tuple of int, default=(500, 1000). Widths of the encoder's hidden layers.
+    decoder_hidden : tuple of int or None, default=None. Widths of the decoder's; None reverses those of the encoder.
+    activation : str, default="leaky_relu_0.01". A name in `ACTIVATIONS`.
+    dropout : float, default=0. Share of numbers that are dropped in training.
+    dropout_after : int or None, default=None. The hidden layer of encoder and decoder, counted from 1, before dropout.
+    shape : (h, w) or (h, w, c) or None, default=None. Shape of the images. The nets do not use it.
 
     Examples
     --------
@@ -80,62 +80,59 @@ class Dense(Architecture):
         return self._mlp(members, (latents, *hidden, outputs), rng)
 
     def for_columns(self, d: int, shape: Sequence[int] | None = None) -> Self:
-        """Take over the shape of images, if there is one."""
+        """Return this architecture with the shape of the images, if it is known."""
         self._check()
         known = shape if self.shape is None else self.shape
         return self if known is None else replace(self, shape=_pixels(known, d, self))
 
     def _mlp(self, members: int, widths: tuple[int, ...], rng: torch.Generator | None) -> MLP:
         return MLP(
-            members,
-            widths,
-            activation=self.activation,
-            dropout=self.dropout,
-            dropout_after=self.dropout_after,
-            rng=rng,
+            members, widths, activation=self.activation, dropout=self.dropout, dropout_after=self.dropout_after, rng=rng
         )
 
     def _check(self) -> None:
         _require("hidden", self.hidden, _are_widths(self.hidden), "a tuple of positive layer widths")
-        widths = self.decoder_hidden is None or _are_widths(self.decoder_hidden)
-        _require("decoder_hidden", self.decoder_hidden, widths, "a tuple of positive layer widths, or None")
+        if self.decoder_hidden is not None:
+            widths = _are_widths(self.decoder_hidden)
+            _require("decoder_hidden", self.decoder_hidden, widths, "a tuple of positive layer widths, or None")
         known = isinstance(self.activation, str) and self.activation in ACTIVATIONS
         _require("activation", self.activation, known, f"one of {sorted(ACTIVATIONS)}")
-        share = isinstance(self.dropout, Real) and 0 <= self.dropout < 1
+        share = self.dropout == 0 or is_real(self.dropout, 0, 1)
         _require("dropout", self.dropout, share, "a share, at least 0 and less than 1")
-        after = self.dropout_after is None or _counts(self.dropout_after)
+        after = self.dropout_after is None or is_integer(self.dropout_after, 1)
         _require("dropout_after", self.dropout_after, after, "the number of a hidden layer, or None")
 
 
 @dataclass(frozen=True)
-class _ImageNet(Architecture):
-    """An architecture that needs to know the shape of the images."""
+class ImageArchitecture(Architecture):
+    """An architecture of nets that depend on the shape of the images."""
 
     shape: tuple[int, ...] | None = None
 
     def for_columns(self, d: int, shape: Sequence[int] | None = None) -> Self:
-        """Fill in the shape of the images: this one, or what d says."""
+        """Return this architecture with its own shape, or else `shape`, or else the one guessed from d."""
         return replace(self, shape=self._image(d, shape))
 
     def _image(self, d: int, shape: Sequence[int] | None = None) -> Shape:
         known = shape if self.shape is None else self.shape
-        height, width, channels = _read_off(d, self) if known is None else _pixels(known, d, self)
-        if min(height, width) < SMALLEST:
+        height, width, channels = _guess_shape(d, self) if known is None else _pixels(known, d, self)
+        if min(height, width) < SMALLEST_SIDE:
+            name, side = type(self).__name__, SMALLEST_SIDE
             raise DataError(
-                f"{type(self).__name__} needs images of at least {SMALLEST} x {SMALLEST} pixels. These have {height} x "
-                f"{width}; use net='mlp', or say the shape they have: {type(self).__name__}(shape=(h, w, c))."
+                f"{name} needs images of at least {side} x {side} pixels. These have {height} x {width}; use net='mlp' "
+                f"or state their shape: {name}(shape=(h, w, c))."
             )
         return height, width, channels
 
 
 @dataclass(frozen=True)
-class ConvNet(_ImageNet):
+class ConvNet(ImageArchitecture):
     """Convolutions with batch normalisation, table A.3 of Willetts & Paige (2021).
 
     Parameters
     ----------
-    shape : (h, w) or (h, w, c) of the images; None: read off the number of columns, a square for grey images and three
-        times a square for images with three channels.
+    shape : (h, w) or (h, w, c) or None, default=None. Shape of the images. None guesses it from the number of columns:
+        a square for grey images, three times a square for images with three channels.
 
     Examples
     --------
@@ -153,13 +150,13 @@ class ConvNet(_ImageNet):
 
 
 @dataclass(frozen=True)
-class ResNet(_ImageNet):
+class ResNet(ImageArchitecture):
     """Residual blocks with weight normalisation, table A.4 of Willetts & Paige (2021).
 
     Parameters
     ----------
-    shape : as in `ConvNet`.
-    width : channels at full size; every block that halves the image doubles them, five times at most.
+    shape : see `ConvNet`.
+    width : int, default=16. Channels at full size. Each block that halves the image doubles them, at most five times.
 
     Examples
     --------
@@ -178,7 +175,7 @@ class ResNet(_ImageNet):
         return ResDecoder(members, latents, self._image(outputs), width=self.width, rng=rng)
 
     def _image(self, d: int, shape: Sequence[int] | None = None) -> Shape:
-        _require("width", self.width, _counts(self.width), "a positive number of channels")
+        _require("width", self.width, is_integer(self.width, 1), "a positive number of channels")
         return super()._image(d, shape)
 
 
@@ -199,10 +196,14 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 
 def resolve(net: str | Architecture, d: int, shape: Sequence[int] | None = None) -> Architecture:
-    """Return the architecture of this name, or this one, for rows of d columns.
+    """Return the architecture with this name, or the given one, for rows of d columns.
 
-    `shape` is that of the images the rows were made of, (h, w) or (h, w, c), where it is known; a shape that the
-    architecture states comes first, and without any it is read off d by those that need one.
+    Parameters
+    ----------
+    net : a name in `ARCHITECTURES`, or an architecture.
+    d : number of columns.
+    shape : (h, w) or (h, w, c) of the images that the rows contain, if known. The shape in the architecture itself has
+        priority; without either, architectures for images guess it from d.
 
     Examples
     --------
@@ -224,27 +225,27 @@ def resolve(net: str | Architecture, d: int, shape: Sequence[int] | None = None)
 
 
 def _pixels(shape: Sequence[int], d: int, net: Architecture) -> Shape:
-    """Return (h, w, c), if it makes d columns."""
-    whole = isinstance(shape, Sequence) and len(shape) in (2, 3) and all(map(_counts, shape))
+    """Return the shape as (h, w, c); refuse one that does not give d columns."""
+    whole = isinstance(shape, Sequence) and len(shape) in (2, 3) and all(is_integer(side, 1) for side in shape)
     _require("shape", shape, whole, "(height, width) or (height, width, channels)")
     height, width, channels = (*map(int, shape), 1)[:3]
     numbers = height * width * channels
     if numbers != d:
         raise DataError(
             f"Images of shape {tuple(shape)} have {numbers} numbers each, the rows have d={d} columns. "
-            f"Say the shape that the rows were made of: {type(net).__name__}(shape=(h, w, c))."
+            f"State the shape of the images: {type(net).__name__}(shape=(h, w, c))."
         )
     return height, width, channels
 
 
-def _read_off(d: int, net: Architecture) -> Shape:
+def _guess_shape(d: int, net: Architecture) -> Shape:
     for channels in (1, 3):
         side = math.isqrt(d // channels)
         if side * side * channels == d:
             return side, side, channels
     raise DataError(
-        f"d={d} columns are neither a square grey image nor a square one with three channels. Say the shape that the "
-        f"rows were made of: {type(net).__name__}(shape=(h, w, c))."
+        f"d={d} columns are neither a square grey image nor a square one with three channels. State the shape of the "
+        f"images: {type(net).__name__}(shape=(h, w, c))."
     )
 
 
@@ -254,8 +255,4 @@ def _require(name: str, value: Any, holds: bool, expected: str) -> None:
 
 
 def _are_widths(value: Any) -> bool:
-    return isinstance(value, tuple) and all(map(_counts, value))
-
-
-def _counts(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+    return isinstance(value, tuple) and all(is_integer(width, 1) for width in value)

@@ -1,7 +1,7 @@
-"""Dense networks, batched over members, and what is done with members of any net.
+"""Dense networks, batched over members, and operations on the members of any net.
 
-A *member* is one of R restarts. Every parameter and buffer carries the member axis first, and an input has shape
-(R, B, width), so that one matrix product serves all restarts at once. `select_member` cuts one of them out.
+A *member* is one of R restarts. Every parameter and buffer has the member axis first, and an input has shape
+(R, B, width), so that one matrix product serves all restarts at once. `select_member` extracts one of them.
 """
 
 import copy
@@ -36,30 +36,22 @@ class Linear(nn.Module):
     Weights and biases start uniform on ±1/sqrt(inputs), as in `torch.nn.Linear`.
     """
 
-    def __init__(
-        self,
-        members: int,
-        inputs: int,
-        outputs: int,
-        *,
-        bias: bool = True,
-        rng: torch.Generator | None = None,
-    ) -> None:
+    def __init__(self, members: int, inputs: int, outputs: int, *, rng: torch.Generator | None = None) -> None:
         super().__init__()
         start = (torch.rand((members, inputs + 1, outputs), generator=rng) * 2 - 1) / math.sqrt(inputs)
         self.weight = nn.Parameter(start[:, :inputs].clone())
-        self.bias = nn.Parameter(start[:, inputs:].clone()) if bias else None
+        self.bias = nn.Parameter(start[:, inputs:].clone())
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (R, B, inputs) to (R, B, outputs)."""
-        return torch.bmm(x, self.weight) if self.bias is None else torch.baddbmm(self.bias, x, self.weight)
+        return torch.baddbmm(self.bias, x, self.weight)
 
 
 class Dropout(nn.Module):
     """y = x m / (1 - p), m ~ Bernoulli(1 - p) for every number, in training; y = x in `eval()`.
 
-    `rng`, on the device of x, draws m; None is torch's default generator. It belongs to one run: a copy of the module
-    has none, and neither has a state dict.
+    The generator `rng`, on the device of x, draws m; None is the default generator of torch. It belongs to one run:
+    copies and state dicts do not contain it.
 
     Examples
     --------
@@ -75,7 +67,7 @@ class Dropout(nn.Module):
     def __init__(self, p: float) -> None:
         super().__init__()
         if not 0 <= p < 1:
-            raise ValueError(f"The share p of dropped numbers must be at least 0 and less than 1. Got {p!r}.")
+            raise ValueError(f"The share p of numbers to drop must be at least 0 and less than 1. Got {p!r}.")
         self.p = p
         self.rng: torch.Generator | None = None
 
@@ -89,13 +81,9 @@ class Dropout(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "rng": None}
 
-    def extra_repr(self) -> str:
-        """Show p."""
-        return f"p={self.p}"
-
 
 def set_rng(module: nn.Module, rng: torch.Generator | None) -> None:
-    """Let rng draw the masks of every `Dropout` inside module."""
+    """Set the generator of every `Dropout` inside module."""
     for layer in module.modules():
         if isinstance(layer, Dropout):
             layer.rng = rng
@@ -104,7 +92,7 @@ def set_rng(module: nn.Module, rng: torch.Generator | None) -> None:
 class MLP(nn.Module):
     """Linear maps with an activation between them: widths (inputs, hidden..., outputs).
 
-    A share `dropout` of the numbers that leave hidden layer `dropout_after`, counted from 1, is dropped in training.
+    In training, a share `dropout` of the outputs of hidden layer `dropout_after`, counted from 1, is dropped.
 
     Examples
     --------
@@ -121,7 +109,6 @@ class MLP(nn.Module):
         widths: Sequence[int],
         *,
         activation: str | Callable[[Tensor], Tensor] = "silu",
-        bias: bool = True,
         dropout: float = 0.0,
         dropout_after: int | None = None,
         rng: torch.Generator | None = None,
@@ -137,7 +124,7 @@ class MLP(nn.Module):
                 f"Got {dropout_after!r}."
             )
         self.activation = ACTIVATIONS[activation] if isinstance(activation, str) else activation
-        self.layers = nn.ModuleList(Linear(members, a, b, bias=bias, rng=rng) for a, b in pairwise(widths))
+        self.layers = nn.ModuleList(Linear(members, a, b, rng=rng) for a, b in pairwise(widths))
         self.dropout, self.dropout_after = Dropout(dropout), dropout_after
 
     @property
@@ -156,11 +143,20 @@ class MLP(nn.Module):
 
 
 class Standardise(nn.Module):
-    """y = (x - m) / s per member and column; in training m and s are the batch's, afterwards the data's own.
+    """y = (x - m) / s per member and column; m and s are those of the batch in training, and fixed ones in `eval()`.
 
     Batch normalisation keeps running averages, which lag behind the weights: its outputs on the training data are not
-    quite standardised. Here `calibrate` replaces them by the exact mean and standard deviation over all the data, once
-    training has ended, and `eval()` mode uses those.
+    exactly standardised. Here `calibrate` sets m and s to the exact mean and standard deviation over all the data,
+    once training has ended.
+
+    Examples
+    --------
+    >>> import torch
+    >>> layer = Standardise(2, 4)
+    >>> x = torch.randn(2, 1000, 4, generator=torch.Generator().manual_seed(0))
+    >>> layer.calibrate(x.split(128, dim=1))
+    >>> bool(layer.eval()(x).std(1, correction=0).sub(1).abs().max() < 1e-6)
+    True
     """
 
     mean: Tensor
@@ -171,72 +167,32 @@ class Standardise(nn.Module):
         self.epsilon = epsilon
         self.register_buffer("mean", torch.zeros(members, 1, width))
         self.register_buffer("scale", torch.ones(members, 1, width))
-        self._moments: _Moments | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Standardise (R, B, width) over B."""
-        if self._moments is not None:
-            self._moments.add(x)
-        elif self.training:
+        if self.training:
             variance, mean = torch.var_mean(x, dim=1, keepdim=True, correction=0)
             return (x - mean) * torch.rsqrt(variance + self.epsilon)
         return (x - self.mean) / self.scale
 
+    @torch.no_grad()
+    def calibrate(self, blocks: Iterable[Tensor]) -> None:
+        """Set m and s to those of the inputs (R, N, width), given in blocks; s = 1 for constant columns.
 
-class _Moments:
-    """Exact mean and variance over blocks, in float64, merged as in Chan, Golub & LeVeque (1979)."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.mean = torch.zeros(())
-        self.squares = torch.zeros(())
-
-    def add(self, x: Tensor) -> None:
-        block = x.double()
-        count, mean = block.shape[1], block.mean(1, keepdim=True)
-        squares = (block - mean).square().sum(1, keepdim=True)
-        if self.count == 0:
-            self.count, self.mean, self.squares = count, mean, squares
-            return
-        total, shift = self.count + count, mean - self.mean
-        self.squares = self.squares + squares + shift.square() * (self.count * count / total)
-        self.mean = self.mean + shift * (count / total)
-        self.count = total
-
-
-@torch.no_grad()
-def calibrate(module: nn.Module, batches: Callable[[], Iterable[Tensor]]) -> None:
-    """Set every `Standardise` inside module to the exact statistics of the data, and switch to `eval()`.
-
-    `batches()` yields the whole data once, in blocks (R, B, width) that module accepts. Layers are done in order, one
-    pass each, because a later layer's input depends on the statistics of an earlier one.
-
-    Examples
-    --------
-    >>> import torch
-    >>> rng = torch.Generator().manual_seed(0)
-    >>> net = torch.nn.Sequential(MLP(2, (3, 4), rng=rng), Standardise(2, 4))
-    >>> x = torch.randn(2, 1000, 3, generator=rng)
-    >>> calibrate(net, lambda: x.split(128, dim=1))
-    >>> bool(net(x).std(1, correction=0).sub(1).abs().max() < 1e-6)
-    True
-    """
-    module.eval()
-    for layer in module.modules():
-        if not isinstance(layer, Standardise):
-            continue
-        layer._moments = moments = _Moments()
-        try:
-            for x in batches():
-                module(x)
-        finally:
-            layer._moments = None
-        if moments.count == 0:
-            raise ValueError("calibrate needs at least one batch; batches() yielded none.")
-        scale = (moments.squares / moments.count).sqrt()
-        layer.mean.copy_(moments.mean)
-        # A column that never varies has no scale: it is centred and left.
-        layer.scale.copy_(torch.where(scale > 0, scale, torch.ones_like(scale)))
+        The moments are summed in float64 and merged as in Chan, Golub & LeVeque (1979).
+        """
+        count, mean, squares = 0, torch.zeros(()), torch.zeros(())
+        for block in blocks:
+            x, rows = block.double(), block.shape[1]
+            own = x.mean(1, keepdim=True)
+            total, shift = count + rows, own - mean
+            squares = squares + (x - own).square().sum(1, keepdim=True) + shift.square() * (count * rows / total)
+            mean, count = mean + shift * (rows / total), total
+        if count == 0:
+            raise ValueError("calibrate needs at least one block of rows, got none.")
+        scale = (squares / count).sqrt()
+        self.mean.copy_(mean)
+        self.scale.copy_(torch.where(scale > 0, scale, 1.0))
 
 
 M = TypeVar("M", bound=nn.Module)
@@ -268,14 +224,16 @@ def join_members(modules: Sequence[M]) -> M:
     joined = copy.deepcopy(modules[0])
     each = [(*module.parameters(), *module.buffers()) for module in modules]
     with torch.no_grad():
-        for tensor, own in zip((*joined.parameters(), *joined.buffers()), zip(*each, strict=True), strict=True):
-            tensor.data = torch.cat([t.detach() for t in own])
+        for tensor, *parts in zip((*joined.parameters(), *joined.buffers()), *each, strict=True):
+            tensor.data = torch.cat([part.detach() for part in parts])
     return joined
 
 
 def in_precision_of(module: M, rows: NDArray[Any]) -> M:
-    """Return a copy of module in the precision of rows: float64 in, float64 all the way."""
-    return copy.deepcopy(module).to(torch.float64 if rows.dtype == np.float64 else torch.float32)
+    """Return module in the precision of rows, float64 or float32: itself if it is in this precision, or else a copy."""
+    dtype = torch.float64 if rows.dtype == np.float64 else torch.float32
+    floating = (t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point())
+    return module if all(t.dtype == dtype for t in floating) else copy.deepcopy(module).to(dtype)
 
 
 def as_tensor(rows: NDArray[Any], device: torch.device, dtype: Any = np.float32) -> Tensor:

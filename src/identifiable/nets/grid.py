@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from identifiable.nets.architectures import _ImageNet
+from identifiable.nets.architectures import ImageArchitecture
 from identifiable.nets.images import BatchNorm, Conv, ConvTranspose, Shape, to_maps, to_rows
 
 REDUCTION = 4  # pixels per position, along each side
@@ -93,7 +93,7 @@ class GridDecoder(nn.Module):
 
 
 @dataclass(frozen=True)
-class GridNet(_ImageNet):
+class GridNet(ImageArchitecture):
     """Convolutions from an image to a grid of a quarter of its height and width, and back.
 
     Parameters

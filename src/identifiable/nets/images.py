@@ -1,8 +1,8 @@
 """Networks for images, batched over members.
 
-As everywhere, a net maps (R, B, width) to (R, B, width), and every parameter and buffer carries the member axis first.
-An image is one row: height x width x channels, the channel changing fastest. Inside, the members of a batch of images
-lie side by side as the channels of one batch of maps (B, R C, H, W), in R groups that never meet.
+A net maps (R, B, width) to (R, B, width), and every parameter and buffer has the member axis first. An image is one
+row: height x width x channels, the channel changing fastest. Inside a net, the members of a batch of images are the
+channels of one batch of maps (B, R C, H, W), in R independent groups.
 
 Reference: Willetts & Paige, I don't need u: identifiable non-linear ICA without side information, 2021, appendix A.
 """
@@ -45,11 +45,15 @@ def to_rows(maps: Tensor, members: int) -> Tensor:
 class _Filters(nn.Module):
     """R sets of filters, and one bias for each output channel, uniform at the start with the bounds of torch.
 
-    With weight normalisation w = g v / ||v||, g and the norm one for each output channel (Salimans & Kingma 2016); at
-    the start g = ||v||, so that w = v.
+    Parameters
+    ----------
+    members, inputs, outputs : R and the channels of each member.
+    size : (height, width) of a filter, or one number for both.
+    stride, padding : as in torch.
+    rng : source of the start.
     """
 
-    _outputs: ClassVar[int]  # their axis in a weight; that of the inputs is the other of 1 and 2
+    _output_axis: ClassVar[int]  # of a weight, 1 or 2; the other is that of the inputs
 
     def __init__(
         self,
@@ -60,50 +64,59 @@ class _Filters(nn.Module):
         *,
         stride: int = 1,
         padding: int = 0,
-        weight_norm: bool = False,
         rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.stride, self.padding = stride, padding
-        channels = (outputs, inputs) if self._outputs == 1 else (inputs, outputs)
+        channels = (outputs, inputs) if self._output_axis == 1 else (inputs, outputs)
         height, width = (size, size) if isinstance(size, int) else size
         bound = 1 / math.sqrt(channels[1] * height * width)
         weight = torch.rand((members, *channels, height, width), generator=rng) * 2 - 1
         bias = torch.rand((members, outputs), generator=rng) * 2 - 1
         self.weight, self.bias = nn.Parameter(bound * weight), nn.Parameter(bound * bias)
-        self.gain = nn.Parameter(self._norm().detach()) if weight_norm else None
-
-    def _norm(self) -> Tensor:
-        return torch.linalg.vector_norm(self.weight, dim=(3 - self._outputs, 3, 4), keepdim=True)
 
     def _filters(self) -> Tensor:
-        """Return those of all members as torch takes those of R groups."""
-        w = self.weight if self.gain is None else self.weight * (self.gain / self._norm())
-        return w.flatten(0, 1)
+        """Return the filters of all members as torch expects those of R groups."""
+        return self.weight.flatten(0, 1)
 
 
 class Conv(_Filters):
     """`torch.nn.Conv2d` for every member: maps (B, R inputs, H, W) to (B, R outputs, H', W').
 
-    Weights are (R, outputs, inputs, height, width), biases (R, outputs). The `size` of a filter is (height, width) or
-    one number for both. With `weight_norm` a filter is its `gain` (R, outputs, 1, 1, 1) times the direction of its
-    weight.
+    Weights are (R, outputs, inputs, height, width) and biases (R, outputs).
     """
 
-    _outputs = 1
+    _output_axis = 1
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, R inputs, H, W) to (B, R outputs, H', W')."""
         return F.conv2d(x, self._filters(), self.bias.flatten(), self.stride, self.padding, groups=len(self.weight))
 
 
+class NormalisedConv(Conv):
+    """A `Conv` that keeps the size of the image, with weight normalisation (Salimans & Kingma 2016).
+
+    The filter of each output channel is w = g v / ||v||, with g learnt. It starts at `gain`.
+    """
+
+    def __init__(
+        self, members: int, inputs: int, outputs: int, size: int, *, gain: float, rng: torch.Generator | None = None
+    ) -> None:
+        super().__init__(members, inputs, outputs, size, padding=size // 2, rng=rng)
+        self.gain = nn.Parameter(torch.full((members, outputs, 1, 1, 1), gain))
+
+    def _filters(self) -> Tensor:
+        norms = torch.linalg.vector_norm(self.weight, dim=(2, 3, 4), keepdim=True)
+        return (self.weight * (self.gain / norms)).flatten(0, 1)
+
+
 class ConvTranspose(_Filters):
     """`torch.nn.ConvTranspose2d` for every member: maps (B, R inputs, H, W) to (B, R outputs, H', W').
 
-    As `Conv`, but weights are (R, inputs, outputs, height, width) and gains (R, 1, outputs, 1, 1).
+    As `Conv`, but weights are (R, inputs, outputs, height, width).
     """
 
-    _outputs = 2
+    _output_axis = 2
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, R inputs, H, W) to (B, R outputs, H', W')."""
@@ -114,7 +127,7 @@ class ConvTranspose(_Filters):
 class BatchNorm(nn.Module):
     """y = w (x - m) / s + b per member and channel: `torch.nn.BatchNorm2d` for maps (B, R channels, H, W).
 
-    m and s are the batch's in training, and running averages of them in `eval()`.
+    m and s are those of the batch in training, and their running averages in `eval()`.
     """
 
     running_mean: Tensor
@@ -143,10 +156,10 @@ class BatchNorm(nn.Module):
 
 
 class ConvEncoder(nn.Module):
-    """The convolutional encoder of table A.3, for images of 4 x 4 pixels at least.
+    """The convolutional encoder of table A.3, for images of at least 4 x 4 pixels.
 
-    Height and width are halved twice. Where they are odd a last window of the pool is cut off at the edge: 28, 14, 7
-    but 30, 15, 8.
+    Height and width are halved twice and rounded up, since the last window of the pool is cut off at an odd edge:
+    28, 14, 7, but 30, 15, 8.
 
     Examples
     --------
@@ -181,11 +194,27 @@ class ConvEncoder(nn.Module):
         return self.last(F.leaky_relu(self.hidden(h), 0.1))
 
 
-class ConvDecoder(nn.Module):
-    """The convolutional decoder of table A.3, for images of 4 x 4 pixels at least.
+class _Decoder(nn.Module):
+    """Dense layers `first`, `maps` from one pixel upwards, the filters `last`, and the image cut out."""
 
-    It starts from a quarter of height and width, rounded up, and doubles them twice; rows and columns beyond the
-    image, below and to the right, are cut off at the end.
+    shape: Shape
+    first: nn.Module
+    maps: nn.Module
+    last: Conv
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Map latents (R, B, n) to images (R, B, h w c)."""
+        height, width, _ = self.shape
+        h = self.first(z)
+        maps = self.last(self.maps(to_maps(h, (1, 1, h.shape[2]))))
+        return to_rows(maps[..., :height, :width], len(z))
+
+
+class ConvDecoder(_Decoder):
+    """The convolutional decoder of table A.3, for images of at least 4 x 4 pixels.
+
+    It starts from a quarter of height and width, rounded up, and doubles them twice. Rows and columns beyond the image,
+    below and to the right, are cut off at the end.
 
     Examples
     --------
@@ -212,35 +241,26 @@ class ConvDecoder(nn.Module):
         )
         self.last = Conv(members, 8, channels, 3, padding=1, rng=rng)
 
-    def forward(self, z: Tensor) -> Tensor:
-        """Map latents (R, B, n) to images (R, B, h w c)."""
-        height, width, _ = self.shape
-        h = self.first(z)
-        maps = self.last(self.maps(to_maps(h, (1, 1, h.shape[2]))))
-        return to_rows(maps[..., :height, :width], len(z))
-
 
 class _Block(nn.Module):
-    """Two weight-normalised filters of size 3 and, past them, one of size 1.
+    """Two weight-normalised filters of size 3, `first` and `second`, and one of size 1 beside them, `skip`.
 
-    Their gains start where the block keeps the mean square of what goes through it: relu halves it, `first` makes up
-    for that, and half of the sum comes from `second`, half from `skip`. Torch's weights lose two thirds of it at every
-    layer, and after five blocks there would be little left.
+    The gains start such that a block keeps the mean square of its input: relu halves it, which `first` compensates,
+    and half of the sum comes from `second`, half from `skip`. The initial weights of torch would lose two thirds of it
+    at every layer, so that little would remain after five blocks.
     """
 
     def __init__(self, members: int, inputs: int, outputs: int, *, rng: torch.Generator | None = None) -> None:
         super().__init__()
-        self.first = Conv(members, inputs, outputs, 3, padding=1, weight_norm=True, rng=rng)
-        self.second = Conv(members, outputs, outputs, 3, padding=1, weight_norm=True, rng=rng)
-        self.skip = Conv(members, inputs, outputs, 1, weight_norm=True, rng=rng)
-        for conv, square in ((self.first, 2.0), (self.second, 1.0), (self.skip, 0.5)):
-            conv.gain = nn.Parameter(torch.full((members, outputs, 1, 1, 1), math.sqrt(square)))
+        self.first = NormalisedConv(members, inputs, outputs, 3, gain=math.sqrt(2), rng=rng)
+        self.second = NormalisedConv(members, outputs, outputs, 3, gain=1.0, rng=rng)
+        self.skip = NormalisedConv(members, inputs, outputs, 1, gain=math.sqrt(0.5), rng=rng)
 
 
 class Down(_Block):
     """Residual block y = f(relu(pool f(relu x))) + g(pool x), which halves height and width.
 
-    f are filters of size 3, g of size 1; pool is the mean of 2 x 2 pixels, or of those that are there at an odd edge.
+    f are filters of size 3, g of size 1; pool is the mean of 2 x 2 pixels, or of fewer at an odd edge.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -254,7 +274,7 @@ class Down(_Block):
 
 
 class Up(_Block):
-    """Residual block y = f(relu(up f(relu x))) + up g(x), which makes `factors` (2, 2) pixels of one.
+    """Residual block y = f(relu(up f(relu x))) + up g(x), which multiplies height and width by `factors`, (2, 2).
 
     f are filters of size 3, g of size 1; up repeats a pixel.
     """
@@ -272,7 +292,7 @@ class Up(_Block):
         self.factors = factors
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (B, R inputs, H, W) to (B, R outputs, 2 H, 2 W), or what `factors` say."""
+        """Map (B, R inputs, H, W) to (B, R outputs, 2 H, 2 W), or other multiples by `factors`."""
         h = self.second(F.relu(self._repeat(self.first(F.relu(x)))))
         return h + self._repeat(self.skip(x))
 
@@ -281,20 +301,20 @@ class Up(_Block):
 
 
 def _halvings(side: int) -> int:
-    """How often a side is halved, and rounded up, until it is 1."""
+    """Return how many times a side has to be halved, rounding up, to become 1."""
     return (side - 1).bit_length()
 
 
 def _channels(shape: Shape, width: int) -> list[int]:
-    """Channels from the whole image to one pixel: doubled by every block, five times at most."""
+    """Return the channels from the whole image to one pixel: each block doubles them, at most five times."""
     return [width * 2 ** min(i, 5) for i in range(_halvings(max(shape[:2])) + 1)]
 
 
 class ResEncoder(nn.Module):
     """The residual encoder of table A.4: `Down` blocks until one pixel is left.
 
-    An image of 28 or 32 pixels a side takes five blocks, with 16, 32, 64, 128, 256, 512 channels (`width` = 16); 28
-    goes to 14, 7, 4, 2, 1. QuickOverrides images take fewer, and larger ones more, of 512 channels each.
+    An image of 28 or 32 pixels per side takes five blocks, with 16, 32, 64, 128, 256, 512 channels (`width` = 16); the
+    side 28 becomes 14, 7, 4, 2, 1. Smaller images take fewer blocks, and larger ones more, of 512 channels each.
 
     Examples
     --------
@@ -319,11 +339,11 @@ class ResEncoder(nn.Module):
         return self.last(to_rows(self.maps(to_maps(x, self.shape)), len(x)))
 
 
-class ResDecoder(nn.Module):
+class ResDecoder(_Decoder):
     """The residual decoder of table A.4: `Up` blocks from one pixel to the image, as many as `ResEncoder` has.
 
-    Sides go 1, 2, 4, 8, 16, 32; rows and columns beyond the image, below and to the right, are cut off at the end. In
-    an image that is not square the shorter side starts to grow later.
+    Sides grow from 1 to 2, 4, 8, 16, 32. Rows and columns beyond the image, below and to the right, are cut off at the
+    end. If the image is not square, the shorter side starts to grow later.
 
     Examples
     --------
@@ -341,15 +361,8 @@ class ResDecoder(nn.Module):
         self.first = Linear(members, latents, channels[0], rng=rng)
         blocks = []
         for i, (a, b) in enumerate(pairwise(channels)):
-            still = len(channels) - 1 - i  # blocks from here to the image
-            tall, wide = (2 if still <= _halvings(side) else 1 for side in shape[:2])
-            blocks.append(Up(members, a, b, factors=(tall, wide), rng=rng))
+            left = len(channels) - 1 - i  # blocks from here to the image
+            down, across = (2 if left <= _halvings(side) else 1 for side in shape[:2])
+            blocks.append(Up(members, a, b, factors=(down, across), rng=rng))
         self.maps = nn.Sequential(*blocks, nn.ReLU())
         self.last = Conv(members, width, shape[2], 1, rng=rng)
-
-    def forward(self, z: Tensor) -> Tensor:
-        """Map latents (R, B, n) to images (R, B, h w c)."""
-        height, width, _ = self.shape
-        h = self.first(z)
-        maps = self.last(self.maps(to_maps(h, (1, 1, h.shape[2]))))
-        return to_rows(maps[..., :height, :width], len(z))

@@ -1,18 +1,17 @@
-"""A Gaussian mixture as the base of a flow: R members, each with K components, full or diagonal, all learnt."""
+"""A Gaussian mixture as the base of a flow: R members with K components each, full or diagonal, all learnt."""
 
-import math
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from identifiable.arrays import IntArray
+from identifiable.distributions.densities import LOG_2PI
 from identifiable.distributions.mixture import Mixture
 
-LOG_2_PI = math.log(2 * math.pi)
-LOG_FACTORS = -4.0, 6.0  # log of 1 / sd within a component: the likelihood of a mixture has no bound without one
+LOG_PRECISION_RANGE = -4.0, 6.0  # of log(1 / sd) within a component: without it the likelihood has no upper bound
 
 
 class MixtureBase(nn.Module):
@@ -21,7 +20,7 @@ class MixtureBase(nn.Module):
     Parameters
     ----------
     members, components, n : R, K, n.
-    diagonal : U = 0: the coordinates are independent within every component.
+    diagonal : whether U = 0, so that the coordinates are independent within each component.
     """
 
     upper: Tensor
@@ -35,26 +34,29 @@ class MixtureBase(nn.Module):
         self.register_buffer("upper", torch.triu(torch.ones(n, n), 1).expand(members, n, n).clone())
 
     @classmethod
-    def of(cls, mixtures: Sequence[Mixture], *, diagonal: bool) -> "MixtureBase":
-        """Start at these mixtures, one per member, of one size; what is off the diagonals is dropped if `diagonal`."""
+    def of(cls, mixtures: Sequence[Mixture], *, diagonal: bool) -> Self:
+        """Return a base that starts at these mixtures of equal size, one per member; `diagonal` drops covariances."""
         components, n = mixtures[0].means.shape
         base = cls(len(mixtures), components, n, diagonal=diagonal)
         covariances = np.stack([one.covariances for one in mixtures])
         if diagonal:
             covariances = covariances * np.eye(n)
         factors = np.linalg.cholesky(np.linalg.inv(covariances)).swapaxes(-1, -2)
-        size = np.diagonal(factors, axis1=-2, axis2=-1)
+        scales = np.diagonal(factors, axis1=-2, axis2=-1)
+        starts = {
+            "logits": np.log(np.maximum([one.weights for one in mixtures], 1e-8)),
+            "means": np.stack([one.means for one in mixtures]),
+            "log_factors": np.log(scales),
+            "off": factors / scales[..., None],
+        }
         with torch.no_grad():
-            base.logits.copy_(_tensor(np.log(np.maximum([one.weights for one in mixtures], 1e-8))))
-            base.means.copy_(_tensor([one.means for one in mixtures]))
-            base.log_factors.copy_(_tensor(np.log(size)))
-            if base.off is not None:
-                base.off.copy_(_tensor(factors / size[..., None]))
+            for name, parameter in base.named_parameters():
+                parameter.copy_(torch.as_tensor(starts[name], dtype=torch.float32))
         return base
 
     @property
     def _a(self) -> Tensor:
-        return self.log_factors.clamp(*LOG_FACTORS)
+        return self.log_factors.clamp(*LOG_PRECISION_RANGE)
 
     @property
     def _factors(self) -> Tensor:
@@ -66,7 +68,7 @@ class MixtureBase(nn.Module):
     def forward(self, z: Tensor) -> Tensor:
         """Log w_k N(z; k) for z (R, B, n); (R, B, K)."""
         members, components, n = self.means.shape
-        constant = torch.log_softmax(self.logits, -1) + self._a.sum(-1) - 0.5 * n * LOG_2_PI
+        constant = torch.log_softmax(self.logits, -1) + self._a.sum(-1) - 0.5 * n * LOG_2PI
         if self.off is None:
             precision = (2 * self._a).exp()
             linear = self.means * precision
@@ -79,35 +81,34 @@ class MixtureBase(nn.Module):
         return constant[:, None] - square
 
     def expected(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """E log w_k N(z; k), (R, B, K), over z of this mean and variance of each latent, (R, B, n); diagonal only."""
+        """E log w_k N(z; k), (R, B, K), for latents z of these means and variances, (R, B, n); diagonal bases only."""
         return self(mean) - 0.5 * variance @ (2 * self._a).exp().mT
 
     @torch.no_grad()
     def learn(self, z: Tensor, *, steps: int, rng: torch.Generator, tries: int = 1) -> None:
-        """Fit every member's mixture to its own rows z (R, N, n) by EM, from means drawn as in k-means++; diagonal.
+        """Fit each member's mixture to its rows z (R, N, n) by EM, from means chosen as in k-means++.
 
-        A component that fewer than two rows belong to starts again at the row that is explained worst. Of several tries
-        each member keeps its likeliest.
+        The base must be diagonal. A component with fewer than two rows restarts at the row of lowest density. Of
+        several tries each member keeps the one with the highest likelihood.
         """
         best = torch.full((len(z),), -torch.inf, device=z.device)
         kept = [torch.zeros_like(p) for p in self.parameters()]
         for _ in range(tries):
-            self._scatter(z, rng)
+            self._initialise(z, rng)
             for _ in range(steps):
-                self._improve(z)
-            likely = torch.logsumexp(self(z), -1).mean(1).nan_to_num(-torch.inf)
-            better = likely > best
-            best = torch.where(better, likely, best)
+                self._em_step(z)
+            score = torch.logsumexp(self(z), -1).mean(1).nan_to_num(-torch.inf)
+            better = score > best
+            best = torch.where(better, score, best)
             for old, new in zip(kept, self.parameters(), strict=True):
                 old[better] = new[better]
         for parameter, value in zip(self.parameters(), kept, strict=True):
             parameter.copy_(value)
 
-    def _scatter(self, z: Tensor, rng: torch.Generator) -> None:
-        """Draw means among rows z (R, N, n), far from each other, with equal weights and variances."""
-        (members, rows, n), K = z.shape, self.means.shape[1]
-        spread = _spread(z)
-        member, unit = torch.arange(members, device=z.device), z / spread.sqrt()
+    def _initialise(self, z: Tensor, rng: torch.Generator) -> None:
+        """Set the means to rows of z (R, N, n) far from each other, with equal weights and variances."""
+        (members, rows, n), K, variances = z.shape, self.means.shape[1], _variances(z)
+        member, unit = torch.arange(members, device=z.device), z / variances.sqrt()
         first = torch.randint(rows, (members,), generator=rng).to(z.device)
         chosen, nearest = [first], (unit - unit[member, first][:, None]).square().sum(-1)
         for _ in range(1, K):
@@ -116,27 +117,27 @@ class MixtureBase(nn.Module):
             nearest = torch.minimum(nearest, (unit - unit[member, pick][:, None]).square().sum(-1))
         self.logits.zero_()
         self.means.copy_(torch.stack([z[member, one] for one in chosen], 1))
-        self.log_factors.copy_((-0.5 * (spread / K ** (2 / n)).log()).expand_as(self.log_factors))
+        self.log_factors.copy_((-0.5 * (variances / K ** (2 / n)).log()).expand_as(self.log_factors))
 
-    def _improve(self, z: Tensor) -> None:
-        """Take a step of EM."""
-        (_, rows, n), K, spread = z.shape, self.means.shape[1], _spread(z)
+    def _em_step(self, z: Tensor) -> None:
+        """Take one step of EM."""
+        (_, rows, n), K, variances = z.shape, self.means.shape[1], _variances(z)
         joint = self(z)
-        share = torch.softmax(joint, -1)  # (R, N, K)
-        size = share.sum(1)  # (R, K)
+        posterior = torch.softmax(joint, -1)  # (R, N, K)
+        size = posterior.sum(1)  # (R, K)
         few = (size < 2)[..., None]
-        worst = torch.logsumexp(joint, -1).argsort(1)[:, :K]
+        least_likely = torch.logsumexp(joint, -1).argsort(1)[:, :K]
         safe = size.clamp(min=1e-6)[..., None]
-        mean = share.mT @ z / safe
-        variance = (share.mT @ z.square() / safe - mean.square()).clamp(min=0) + 1e-3 * spread
-        again = z.gather(1, worst[..., None].expand(-1, -1, n))
-        self.means.copy_(torch.where(few, again, mean))
-        self.log_factors.copy_(-0.5 * torch.where(few, spread / K ** (2 / n), variance).log())
+        mean = posterior.mT @ z / safe
+        variance = (posterior.mT @ z.square() / safe - mean.square()).clamp(min=0) + 1e-3 * variances
+        restarts = z.gather(1, least_likely[..., None].expand(-1, -1, n))
+        self.means.copy_(torch.where(few, restarts, mean))
+        self.log_factors.copy_(-0.5 * torch.where(few, variances / K ** (2 / n), variance).log())
         self.logits.copy_((size.clamp(min=1) / rows).log())
 
     @torch.no_grad()
     def rescale(self, scale: Tensor, shift: Tensor) -> None:
-        """Change z to z scale + shift, both (R, n)."""
+        """Replace the distribution of z by that of z scale + shift, both (R, n)."""
         self.means.copy_(self.means * scale[:, None] + shift[:, None])
         self.log_factors.copy_(self._a - scale.log()[:, None])
         if self.off is not None:
@@ -158,15 +159,15 @@ class MixtureBase(nn.Module):
         return Mixture(weights[order], self.means[member].double().cpu().numpy()[order], covariances[order])
 
 
-def _spread(z: Tensor) -> Tensor:
+def _variances(z: Tensor) -> Tensor:
     """Return the variance of each latent (R, 1, n)."""
     return z.var(1, keepdim=True, correction=0).clamp(min=1e-8)
 
 
-def of_size(mixture: Mixture, components: int) -> Mixture:
-    """Return the same law with this many components, no fewer than it has: the heaviest are halved.
+def split_components(mixture: Mixture, components: int) -> Mixture:
+    """Return the same distribution with this many components, at least as many as before, by halving the heaviest.
 
-    >>> of_size(Mixture([0.8, 0.2], [[0.0], [1.0]], [[1.0], [1.0]]), 4).weights
+    >>> split_components(Mixture([0.8, 0.2], [[0.0], [1.0]], [[1.0], [1.0]]), 4).weights
     array([0.2, 0.2, 0.4, 0.2])
     """
     weights, which = mixture.weights.tolist(), list(range(len(mixture.weights)))
@@ -176,7 +177,3 @@ def of_size(mixture: Mixture, components: int) -> Mixture:
         weights.append(weights[heaviest])
         which.append(which[heaviest])
     return Mixture(weights, mixture.means[which], mixture.covariances[which])
-
-
-def _tensor(values: ArrayLike) -> Tensor:
-    return torch.as_tensor(np.asarray(values), dtype=torch.float32)

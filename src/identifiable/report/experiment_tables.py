@@ -20,6 +20,7 @@ from identifiable.experiments.summary import (
     kind_of,
     value_of,
 )
+from identifiable.persist import rename_certificate
 from identifiable.report.experiment_shared import Sweep, label_of
 from identifiable.report.html import Section, render
 from identifiable.report.svg import Scale, strip, strip_axis, tag
@@ -376,8 +377,9 @@ def _strength(level: str) -> float:
 
 
 def _fit(method: str, certificate: Mapping[str, Any]) -> dict[str, Any]:
+    certificate = rename_certificate(certificate)
     level = str(certificate.get("level", "not said"))
-    best = certificate.get("if_undecided_hold", certificate.get("at_best"))  # the key until version 0.1
+    best = certificate.get("if_undecided_hold")
     words = [_sentence(certificate.get("meaning"))]
     if best is not None and str(best) != level:
         words.append(f"At best {best}, if everything that cannot be told holds.")
@@ -389,7 +391,7 @@ def _fit(method: str, certificate: Mapping[str, Any]) -> dict[str, Any]:
         "level": level,
         "theorem": certificate.get("theorem") or "",
         "words": " ".join(filter(None, words)),
-        "checks": [_check(check) for check in certificate.get("checks") or []],
+        "checks": [_check(check) for check in certificate["checks"]],
     }
 
 
@@ -399,7 +401,7 @@ def _sentence(words: Any) -> str:
 
 
 def _check(check: Mapping[str, Any]) -> dict[str, str]:
-    verdict = str(check.get("verdict", "cannot tell"))
+    verdict = str(check.get("verdict", "inconclusive"))
     sign, mark = _VERDICTS.get(verdict, ("?", "soft"))
     words = str(check.get("words") or check.get("sentence") or "")
     return {"name": str(check.get("name", "")), "verdict": verdict, "sign": sign, "mark": mark, "words": words}

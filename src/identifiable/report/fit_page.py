@@ -22,7 +22,7 @@ HEADINGS = {
     "doubtful": "Some latents come back, some do not",
     "nothing identifiable": "Nothing identifiable",
 }
-SIGNS = {"holds": "holds", "fails": "fails", "cannot tell": ""}
+SIGNS = {"holds": "holds", "fails": "fails", "inconclusive": ""}
 MOST_TIED = 3  # columns named beside a latent
 MOST_COLUMNS = 40  # rows of the table of effects
 DRAWN = 8  # bars of the strongest columns

@@ -1,15 +1,17 @@
-"""What a certificate is, whichever paper it rests on."""
+"""The result of `certify`: levels of identifiability, checks of assumptions, and the certificate that holds both."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from identifiable.arrays import Array
 from identifiable.errors import join_few
+from identifiable.theory.thresholds import THRESHOLDS
 
-Verdict = Literal["holds", "fails", "cannot tell"]
+Verdict = Literal["holds", "fails", "inconclusive"]
 Blocks = tuple[tuple[int, ...], ...]
 
 
@@ -34,10 +36,9 @@ class Level(IntEnum):
 
 _MEANING = {
     Level.NONE: "no theorem used here guarantees that the latents can be recovered",
-    Level.ATWC: "within each component the latents are recovered up to an affine map, but the map may change from "
-    "component to component",
-    Level.AT: "the latents are recovered up to one affine map of all of them together; single latents are not told "
-    "apart",
+    Level.ATWC: "within each component the latents are recovered up to an affine map, which may differ between "
+    "components",
+    Level.AT: "the latents are recovered up to one affine map of all of them; single latents are not separated",
     Level.BLOCKS: "the sparsest representation recovers groups of latents, not always single latents within a group",
     Level.PS: "the sparsest representation recovers every latent up to order, sign, scale and shift",
 }
@@ -45,7 +46,7 @@ _MEANING = {
 
 @dataclass(frozen=True)
 class Check:
-    """One assumption: what it says, the number looked at, its threshold, the verdict, and the verdict in words.
+    """One assumption: its statement, the statistic, its threshold, the verdict, and the verdict in words.
 
     `statistic` and `threshold` are None where nothing was measured.
     """
@@ -58,15 +59,28 @@ class Check:
     sentence: str
 
 
+class Finding(NamedTuple):
+    """The verdict on an assumption, in words, with the statistic and its threshold."""
+
+    verdict: Verdict
+    sentence: str
+    statistic: float | None = None
+    threshold: float | None = None
+
+    def check(self, name: str, statement: str) -> Check:
+        """Return the check of this assumption."""
+        return Check(name, statement, self.statistic, self.threshold, self.verdict, self.sentence)
+
+
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """What is identified, by which theorem, and the checks behind it.
 
     Attributes
     ----------
-    level : what follows from the checks that hold. What is a matter of the mixing or decoder and was not told
-        (`injective=None`) is a premise, and counts as given.
-    if_undecided_hold : the level that would follow if every undecided check held; equal to `level` if none is.
+    level : the level that follows from the checks that hold. Statements about the mixing or decoder that were not
+        given (`injective=None`) are assumed.
+    if_undecided_hold : the level that would follow if every inconclusive check held; equal to `level` if none is.
     theorem : the theorem that gives `level`, "" for none.
     checks : one per assumption.
     blocks : groups of latents, as columns of `basis`, each recovered free of the other groups. Singletons for PS, one
@@ -77,7 +91,7 @@ class Certificate:
         where T is least.
     basis : the basis shared by all supports, as columns (n, n); the identity where it is the standard one, None where
         there is none. Supports are t + span of some columns; the identified latents are basis^-1 (z - t).
-    estimated : whether the law of the latents was learnt.
+    estimated : whether the distribution of the latents was estimated.
     meaning : what `level` means here, in words; "" for the usual words.
     """
 
@@ -87,8 +101,8 @@ class Certificate:
     checks: tuple[Check, ...]
     blocks: Blocks
     pure: Blocks
-    shift: NDArray[np.float64] | None
-    basis: NDArray[np.float64] | None
+    shift: Array | None
+    basis: Array | None
     estimated: bool
     meaning: str = ""
 
@@ -107,46 +121,76 @@ class Certificate:
             meaning += "; 'latents' are the coordinates in the sparse basis (columns of `basis`), not the given ones"
         lines = [f"Identified up to: {self.level}" + (f", by {self.theorem}" if self.theorem else ""), f"  {meaning}."]
         if self.if_undecided_hold > self.level:
-            lines.append(f"  At best: {self.if_undecided_hold}, if everything that cannot be told holds.")
+            lines.append(f"  If every inconclusive check holds: {self.if_undecided_hold}.")
         if self.level == Level.BLOCKS:
-            lines.append(f"  Blocks: {_groups(self.blocks)}.")
+            lines.append(f"  Blocks: {_in_braces(self.blocks)}.")
             if self.pure != self.blocks:
-                lines.append(f"  Recovered on their own: {_groups(self.pure)}.")
+                lines.append(f"  Recovered free of all other latents: {_in_braces(self.pure)}.")
         lines.append("Checks:")
         lines += [f"  {check.name} {check.verdict}: {check.sentence}" for check in self.checks]
         if self.estimated:
             lines.append(
-                "This certificate rests on estimates: the law of the latents was learnt, and the verdicts are about "
-                "what was learnt, not about what made the data."
+                "The distribution of the latents was estimated: the verdicts are about the estimate, not about the "
+                "process that generated the data."
             )
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists, numbers and strings, for JSON."""
-        return {
+        return vars(self) | {
             "level": str(self.level),
             "if_undecided_hold": str(self.if_undecided_hold),
-            "theorem": self.theorem,
             "checks": [dict(vars(check)) for check in self.checks],
             "blocks": [list(block) for block in self.blocks],
             "pure": [list(block) for block in self.pure],
             "shift": None if self.shift is None else self.shift.tolist(),
             "basis": None if self.basis is None else self.basis.tolist(),
-            "estimated": self.estimated,
             "meaning": self.meaning or _MEANING[self.level],
         }
 
 
-def _groups(blocks: Blocks) -> str:
-    return join_few(["{" + ", ".join(map(str, block)) + "}" for block in blocks], most=20)
+def verdict_of(statistic: float, threshold: float, *, small: bool) -> Verdict:
+    """Compare with a threshold: the assumption asks for a small statistic or a large one; near it: "inconclusive".
+
+    Examples
+    --------
+    >>> verdict_of(0.1, 1.0, small=True), verdict_of(0.9, 1.0, small=True), verdict_of(5.0, 1.0, small=True)
+    ('holds', 'inconclusive', 'fails')
+    """
+    factor = THRESHOLDS.undecided_factor
+    if threshold / factor < statistic < factor * threshold:
+        return "inconclusive"
+    return "holds" if (statistic < threshold) == small else "fails"
 
 
-def check_mixing(words: str, injective: bool | None) -> Check:
-    """Judge whether the mixing is what a theorem asks for, in its words, by what was told."""
-    verdict: Verdict = "cannot tell" if injective is None else "holds" if injective else "fails"
+def check_mixing(description: str, injective: bool | None) -> Check:
+    """Judge whether the mixing is of the kind a theorem asks for, by what the caller says of it."""
+    verdict: Verdict = "inconclusive" if injective is None else "holds" if injective else "fails"
     sentence = {
-        "holds": f"The mixing is taken to be {words}, as told.",
-        "fails": f"The mixing is not {words}, so the theorems say nothing.",
-        "cannot tell": f"All that is said here is on the premise that the mixing is {words}.",
+        "holds": f"Given: the mixing is {description}.",
+        "fails": f"Given: the mixing is not {description}. The theorems do not apply.",
+        "inconclusive": f"Assumed: the mixing is {description}.",
     }[verdict]
-    return Check("mixing", f"f is {words}", None, None, verdict, sentence)
+    return Check("mixing", f"f is {description}", None, None, verdict, sentence)
+
+
+def levels(level_if: Callable[[Callable[[Verdict], bool]], Level]) -> tuple[Level, Level]:
+    """Return the level that follows from the checks that hold, and the level if inconclusive ones held as well."""
+    return level_if(lambda verdict: verdict == "holds"), level_if(lambda verdict: verdict != "fails")
+
+
+def named(noun: str, which: Iterable[int]) -> str:
+    """Name items in words, at most eight.
+
+    Examples
+    --------
+    >>> named("latent", [3]), named("latent", [0, 1, 4])
+    ('latent 3', 'latents 0, 1 and 4')
+    """
+    names = [str(i) for i in which]
+    some = ", ".join(names[:-1]) + f" and {names[-1]}" if 1 < len(names) <= 8 else join_few(names, most=8)
+    return f"{noun}{'s' if len(names) > 1 else ''} {some}"
+
+
+def _in_braces(blocks: Blocks) -> str:
+    return join_few(["{" + ", ".join(map(str, block)) + "}" for block in blocks], most=20)

@@ -1,36 +1,35 @@
-"""Is the truth the only minimiser of the exact likelihood, up to an affine map of z? A whole grid is searched.
+"""Exhaustive search for minimisers of the exact likelihood that are not the truth up to an affine map of z.
 
 Kivva et al. (2022), appendix J.3.1: x = f(z) + ε, f(z) = Σ_i α_i ReLU(β_i z + π_i), i = 1, 2, z ~ Σ_j λ_j N(μ_j, s²),
 ε ~ N(0, σ²), J = 2 or 3. Every truth is compared with every parameter tuple of a grid; tuples of one function and one
-mixture are one model. The density of x is a closed form, so that the expected negative log-likelihood, -∫ p log q dx,
-is one sum over x. Which models are affinely equivalent, and whether f is F2, F3 or F4, is decided in rational numbers.
+mixture are one model. The density of x is a closed form, so the expected negative log-likelihood, -∫ p log q dx, is one
+sum over x. Whether models are affinely equivalent, and whether f is F2, F3 or F4, is decided in rational numbers.
 """
 
 import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
-FloatArray = NDArray[np.float64]
+from identifiable.arrays import Array
+
 Values = tuple[Fraction, ...]
 
 NOISE = 0.5  # σ
-RESOLUTION = 1e-27  # KL of equal laws is rounding, about 1e-32; a model below this is a minimiser
-MARGIN = 1e-9  # the search knows a KL to 1e-13; one below this margin is computed again
+RESOLUTION = 1e-27  # a model with a KL below this is a minimiser; rounding gives about 1e-32 for equal distributions
+MARGIN = 1e-9  # the search computes a KL to 1e-13; one below this margin is computed again
 TINY = 1e-300  # floor of q, which can only lower a KL
 
 
 @dataclass(frozen=True)
 class PiecewiseLinear:
-    """A continuous piecewise linear f: R -> R in its only form: equal functions are equal objects."""
+    """A continuous piecewise linear f: R -> R in a unique form: equal functions are equal objects."""
 
     knots: Values  # ascending; the slope changes at each
     slopes: Values  # one more
@@ -49,7 +48,7 @@ class PiecewiseLinear:
         return [(ends[i], ends[i + 1], c, offsets[i]) for i, c in enumerate(self.slopes)]
 
     def __call__(self, z: Fraction) -> Fraction:
-        """f(z)."""
+        """Return f(z)."""
         return next(c * z + d for _, right, c, d in self.pieces if z <= right)
 
     def after(self, a: Fraction, b: Fraction) -> "PiecewiseLinear":
@@ -62,9 +61,9 @@ class PiecewiseLinear:
     def injectivity(self) -> str:
         """The strongest of F4 (injective), F3 (almost everywhere), F2 (weakly) that holds, or "none".
 
-        Between images of knots the number of preimages is constant. F2: somewhere it is 1 (values of flat pieces, with
-        infinitely many, are finitely many, thus a null set of the image, unless f is constant). F3: it is 1 wherever it
-        is not 0. F4: F3 and no flat piece.
+        Between images of knots the number of preimages does not change. F2: somewhere it is 1 (values of constant
+        pieces, with infinitely many preimages, are finitely many, thus a null set of the image, unless f is constant).
+        F3: it is 1 wherever it is not 0. F4: F3 and no constant piece.
         """
         values = sorted({self(k) for k in self.knots}) or [Fraction(0)]
         between = [values[0] - 1, *((u + v) / 2 for u, v in itertools.pairwise(values)), values[-1] + 1]
@@ -75,17 +74,7 @@ class PiecewiseLinear:
             return "F2"
         return "F3" if 0 in self.slopes else "F4"
 
-    @property
-    def kind(self) -> str:
-        """F4, F3 or F2; without F2, whether f is constant, symmetric about some z (as |z| is) or neither."""
-        if self.injectivity != "none":
-            return self.injectivity
-        if not self.knots:
-            return "constant"
-        return "symmetric" if self.after(Fraction(-1), self.knots[0] + self.knots[-1]) == self else "uneven V"
 
-
-KINDS = ("F4", "F3", "F2", "constant", "symmetric", "uneven V")
 Neuron = tuple[Fraction, Fraction, Fraction]  # slope left of the knot, slope right of it, knot; or 0, 0, constant
 
 
@@ -138,10 +127,10 @@ class Prior:
         """
         forms = []
         for a, first in ((1 / self.scale, self.means[0]), (-1 / self.scale, self.means[-1])):
-            law = sorted((a * (m - first), w) for m, w in zip(self.means, self.weights, strict=True))
-            forms.append((tuple(law), (a, -a * first)))
-        least = min(law for law, _ in forms)
-        return least, [h for law, h in forms if law == least]
+            form = sorted((a * (m - first), w) for m, w in zip(self.means, self.weights, strict=True))
+            forms.append((tuple(form), (a, -a * first)))
+        least = min(form for form, _ in forms)
+        return least, [h for form, h in forms if form == least]
 
 
 @dataclass(frozen=True)
@@ -208,18 +197,13 @@ class Grid:
         tuples = itertools.product(self.scale, self.simplex(self.components), means)
         return dict(Counter(Prior.of(weights, mu, scale) for scale, weights, mu in tuples))
 
-    @property
-    def tuples(self) -> int:
-        """How many parameter tuples there are."""
-        return sum(self.functions.values()) * sum(self.priors.values())
-
-    def weights(self, scale: Fraction) -> FloatArray:
+    def weights(self, scale: Fraction) -> Array:
         """Return a row of λ over all means for each mixture of one scale."""
         rows = [dict(zip(p.means, p.weights, strict=True)) for p in self.priors if p.scale == scale]
         return np.array([[float(row.get(m, 0)) for m in self.mu] for row in rows])
 
     def draw(self, rng: np.random.Generator) -> Parameters:
-        """Draw J from {2, 3}, and every parameter uniformly from its values."""
+        """Sample J from {2, 3}, and every parameter uniformly from its values."""
         j = int(rng.integers(2, self.components + 1))
 
         def some(values: Values, size: int) -> Values:
@@ -229,7 +213,7 @@ class Grid:
         alpha, beta, pi = some(self.alpha, 2), some(self.beta, 2), some(self.pi, 2)
         return Parameters(alpha, beta, pi, simplex[rng.integers(len(simplex))], some(self.mu, j), *some(self.scale, 1))
 
-    def x(self, step: float | None = None) -> tuple[FloatArray, FloatArray]:
+    def x(self, step: float | None = None) -> tuple[Array, Array]:
         """Return nodes and weights of the trapezoid rule in t, x = 20 sinh(t / 20), 9 standard deviations each way.
 
         Far out, where f is steep, densities are as wide as they are far, and nodes may be so, too.
@@ -243,7 +227,7 @@ class Grid:
         return 20 * np.sinh(t / 20), step * np.cosh(t / 20)
 
 
-def densities(f: PiecewiseLinear, means: Values, scale: Fraction, x: FloatArray) -> FloatArray:
+def densities(f: PiecewiseLinear, means: Values, scale: Fraction, x: Array) -> Array:
     """Return the density of f(N(m, s²)) + N(0, σ²) at x for every mean m: (M, X).
 
     A piece f(z) = c z + d on [l, r] adds N(x; c m + d, v) [Φ((r - e) / τ) - Φ((l - e) / τ)], where v = c² s² + σ²,
@@ -263,12 +247,12 @@ def densities(f: PiecewiseLinear, means: Values, scale: Fraction, x: FloatArray)
     return total
 
 
-def density(f: PiecewiseLinear, prior: Prior, x: FloatArray) -> FloatArray:
+def density(f: PiecewiseLinear, prior: Prior, x: Array) -> Array:
     """Return the density of f(z) + ε at x, (X,)."""
     return np.array([float(w) for w in prior.weights]) @ densities(f, prior.means, prior.scale, x)
 
 
-def divergence(p: FloatArray, q: FloatArray, dx: FloatArray) -> float:
+def divergence(p: Array, q: Array, dx: Array) -> float:
     """KL(p, q) = ∫ p φ(q / p - 1) dx, φ(r) = r - log(1 + r) >= 0: nothing cancels, and rounding enters squared."""
     p, q = np.maximum(p, TINY), np.maximum(q, TINY)
     near = np.abs(q - p) < 1e-3 * p
@@ -281,48 +265,45 @@ Model = tuple[int, int]  # places of f in Grid.functions and of P in Grid.priors
 
 
 @dataclass
-class Found:
-    """A truth (f, P), and what the models (f', P') of the grid are to it."""
+class GridResult:
+    """A truth (f, P) compared with the models (f', P') of the grid."""
 
     truth: Parameters
     equivalent: list[Model]  # P' = h#P and f' = f∘h⁻¹ for an affine h
     rounding: float = 0.0  # the largest KL among them
-    other_law: float = math.inf  # the least KL where P' is no h#P
-    nearest: Model = (0, 0)  # and where it is
-    other_f: float = math.inf  # the least KL where P' = h#P, but f' is not f∘h⁻¹
+    other_prior: float = math.inf  # the smallest KL where P' is no h#P
+    nearest: Model = (0, 0)  # and the model that has it
+    other_f: float = math.inf  # the smallest KL where P' = h#P, but f' is not f∘h⁻¹
     close: list[Model] = field(default_factory=list)  # not equivalent, KL below MARGIN
     minimisers: list[Model] = field(default_factory=list)  # not equivalent, KL below RESOLUTION
-    with_other_law: int = 0  # minimisers where P' is no h#P
-    with_other_f: int = 0  # minimisers where P' = h#P
-    outside: int = 0  # minimisers where f' is not weakly injective: no theorem speaks of them
 
 
 def equivalent_models(truth: Parameters, places: dict[PiecewiseLinear, int], priors: Sequence[Prior]) -> list[Model]:
     """Return the models of the grid that are the truth after an affine map of z."""
-    law, maps = truth.prior.standard
+    form, maps = truth.prior.standard
     standard = {truth.f.after(1 / a, -b / a) for a, b in maps}
     found = []
     for j, prior in enumerate(priors):
-        if prior.standard[0] == law:
+        if prior.standard[0] == form:
             functions = [g.after(*prior.standard[1][0]) for g in standard]
             found += [(places[f], j) for f in functions if f in places]
     return found
 
 
-def search(grid: Grid, truths: Sequence[Parameters]) -> list[Found]:
+def search(grid: Grid, truths: Sequence[Parameters]) -> list[GridResult]:
     """Compare every truth with every model of the grid."""
     x, dx = grid.x()
     functions, priors = list(grid.functions), list(grid.priors)
     places = {f: i for i, f in enumerate(functions)}
-    found = [Found(t, equivalent_models(t, places, priors)) for t in truths]
+    found = [GridResult(t, equivalent_models(t, places, priors)) for t in truths]
+    p = np.array([density(t.f, t.prior, x) for t in truths])
+    negentropy = (p * np.log(np.maximum(p, TINY))) @ dx
+    weighted = np.ascontiguousarray((p * dx).T)  # (X, truths)
+    same_prior = np.array([[prior.standard[0] == t.prior.standard[0] for t in truths] for prior in priors])
     equal: dict[int, list[tuple[int, int]]] = {}
     for k, result in enumerate(found):
         for i, j in result.equivalent:
             equal.setdefault(i, []).append((j, k))
-    p = np.array([density(t.f, t.prior, x) for t in truths])
-    negentropy = (p * np.log(np.maximum(p, TINY))) @ dx
-    weighted = np.ascontiguousarray((p * dx).T)  # (X, truths)
-    same_law = np.array([[prior.standard[0] == t.prior.standard[0] for t in truths] for prior in priors])
     weights = [grid.weights(s) for s in grid.scale]
     for i, f in enumerate(functions):
         q = np.concatenate([w @ densities(f, grid.mu, s, x) for w, s in zip(weights, grid.scale, strict=True)])
@@ -331,77 +312,43 @@ def search(grid: Grid, truths: Sequence[Parameters]) -> list[Found]:
             kl[place] = math.inf
         for j, k in np.argwhere(kl < MARGIN):
             found[k].close.append((i, int(j)))
-        other_law = np.where(same_law, math.inf, kl)
-        at, other_f = other_law.argmin(0), np.where(same_law, kl, math.inf).min(0)
+        other_prior = np.where(same_prior, math.inf, kl)
+        at, other_f = other_prior.argmin(0), np.where(same_prior, kl, math.inf).min(0)
         for k, result in enumerate(found):
-            if other_law[at[k], k] < result.other_law:
-                result.other_law, result.nearest = float(other_law[at[k], k]), (i, int(at[k]))
+            if other_prior[at[k], k] < result.other_prior:
+                result.other_prior, result.nearest = float(other_prior[at[k], k]), (i, int(at[k]))
             result.other_f = min(result.other_f, float(other_f[k]))
     for k, result in enumerate(found):
-        _look_closer(result, grid, p[k])
+        _refine(result, grid, p[k])
     return found
 
 
-def _look_closer(result: Found, grid: Grid, p: FloatArray) -> None:
+def _refine(result: GridResult, grid: Grid, p: Array) -> None:
     """Compute every KL below the margin again, where rounding is squared, and list the minimisers."""
     x, dx = grid.x()
     functions, priors = list(grid.functions), list(grid.priors)
-    law = result.truth.prior.standard[0]
-    other_law: list[tuple[float, Model]] = []
-    other_f: list[tuple[float, Model]] = []
 
     def kl(model: Model) -> float:
         return divergence(p, density(functions[model[0]], priors[model[1]], x), dx)
 
     result.rounding = max(map(kl, result.equivalent))
+    same: dict[Model, float] = {}
+    other: dict[Model, float] = {}
     for model in result.close:
-        (other_f if priors[model[1]].standard[0] == law else other_law).append((kl(model), model))
-    if other_law:
-        result.other_law, result.nearest = min(other_law)
-    if other_f:
-        result.other_f = min(other_f)[0]
-    result.minimisers = [model for value, model in other_law + other_f if value < RESOLUTION]
-    result.with_other_law = sum(value < RESOLUTION for value, _ in other_law)
-    result.with_other_f = sum(value < RESOLUTION for value, _ in other_f)
-    result.outside = sum(functions[i].injectivity == "none" for i, _ in result.minimisers)
+        form = priors[model[1]].standard[0]
+        (same if form == result.truth.prior.standard[0] else other)[model] = kl(model)
+    if other:
+        result.nearest = min(other, key=lambda model: (other[model], model))
+        result.other_prior = other[result.nearest]
+    if same:
+        result.other_f = min(same.values())
+    result.minimisers = [model for model, value in (other | same).items() if value < RESOLUTION]
 
 
 def draws(grid: Grid, models: int, seed: int) -> list[Parameters]:
-    """Draw truths until so many have a weakly injective f."""
+    """Sample truths until this many have a weakly injective f."""
     rng = np.random.default_rng(seed)
     found: list[Parameters] = []
     while sum(t.f.injectivity != "none" for t in found) < models:
         found.append(grid.draw(rng))
     return found
-
-
-def change_at_half_step(grid: Grid, found: Sequence[Found]) -> float:
-    """Return the largest relative change of a KL in (RESOLUTION, 1) when x has twice the nodes.
-
-    Of every truth with the nearest other law, and with 20 models at random.
-    """
-    functions, priors = list(grid.functions), list(grid.priors)
-    rng = np.random.default_rng(0)
-    change = 0.0
-    for result in found:
-        random = rng.integers((len(functions), len(priors)), size=(20, 2))
-        for i, j in [result.nearest, *random]:
-            old, new = (
-                divergence(density(result.truth.f, result.truth.prior, x), density(functions[i], priors[j], x), dx)
-                for x, dx in (grid.x(), grid.x(grid.step / 2))
-            )
-            if RESOLUTION < new < 1:
-                change = max(change, abs(old / new - 1))
-    return change
-
-
-def profile(truth: Parameters, name: str, i: int, values: Values, grid: Grid) -> FloatArray:
-    """Return -∫ p log q dx, where q is the truth p with its i-th parameter of that name set to each value."""
-    x, dx = grid.x()
-    weighted, own = density(truth.f, truth.prior, x) * dx, getattr(truth, name)
-    result = []
-    for value in values:
-        changed: dict[str, Any] = {name: (*own[:i], value, *own[i + 1 :])}
-        model = replace(truth, **changed)
-        result.append(-weighted @ np.log(np.maximum(density(model.f, model.prior, x), TINY)))
-    return np.array(result)

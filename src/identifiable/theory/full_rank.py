@@ -1,10 +1,10 @@
 r"""Which assumptions of Kivva et al. (2022) a Gaussian mixture and a decoder meet, and what is then identified.
 
-Latents follow :math:`z \sim \sum_j w_j N(\mu_j, \Sigma_j)`, and x = f(z), or x = f(z) + noise of known law. With
+Latents follow :math:`z \sim \sum_j w_j N(\mu_j, \Sigma_j)`; x = f(z), or f(z) + noise of known distribution. With
 
     P1  every component has full rank             F1  f is piecewise affine
     P2  latents are independent in components,    F2  f is weakly injective
-        and told apart by their variances         F4  f is injective (and continuous)
+        and separated by their variances          F4  f is injective (and continuous)
     P3  the components are the states of hidden variables
 
 the theorems climb
@@ -14,8 +14,8 @@ the theorems climb
     and P3      =>       the hidden variables behind the components, too   (Theorem 3.3c)
     and F4      =>       f, too, up to the map above                       (Theorems 3.2c and 3.3d)
 
-for every other mixture and decoder that meet the same assumptions and give x the same law. With F3, almost all of the
-image has one preimage, f is identified on each connected part of what has (Remark 3.5).
+for every other mixture and decoder that meet the same assumptions and give x the same distribution. With F3, f is
+identified on each connected part of the image points with one preimage, which are almost all (Remark 3.5).
 
 **P1.** The paper allows components to be "possibly degenerate", but its proofs take covariances to be positive definite
 (Appendix C.1), and so does this module. Mixtures with singular components are for `identifiable.theory.degenerate`.
@@ -29,41 +29,36 @@ within which A is orthogonal once latents are standardised; and as any orthogona
 are all that is identified.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
-from identifiable.distributions.mixture import FloatArray, Mixture
+from identifiable.arrays import Array, BoolArray, IntArray
+from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError, join_few
 from identifiable.theory.certificate import Blocks, Certificate, Check, Level, Verdict
-from identifiable.theory.decoders import STATEMENTS, Decoder, judge
-from identifiable.theory.degenerate import ESTIMATED, EXACT
+from identifiable.theory.decoders import Decoder
+from identifiable.theory.injectivity import STATEMENTS, judge
+from identifiable.theory.partitions import blocks_of, linked
 from identifiable.theory.rank import by_chance
 from identifiable.theory.structure import structure_of
-from identifiable.theory.supports import ZONE, BoolArray, supports_of
+from identifiable.theory.supports import supports_of
+from identifiable.theory.thresholds import THRESHOLDS
 
-COARSE = 0.3  # correlations that chance may hide up to this size are not known to be zero
-TURNS = 8  # combinations of covariances whose eigenvectors are tried as other coordinates
+FACTOR = THRESHOLDS.undecided_factor
+COMBINATIONS = 8  # of covariances, whose eigenvectors are tried as other coordinates
 
 _KIVVA = "(Kivva et al. 2022)"
-_DEPENDENT = Check(
-    name="P3",
-    statement="the components are all states of some hidden variables",
-    statistic=None,
-    threshold=None,
-    verdict="cannot tell",
-    sentence="Not looked at, because the latents are not known to be independent within components.",
-)
+_P3 = "the components are all states of hidden variables, of which none moves only latents of another"
+_NOT_INDEPENDENT = "Not tested, because the latents are not known to be independent within components."
 _MEANINGS = {
-    Level.BLOCKS: "the representation with independent latents in every component recovers groups of latents, because "
-    "the components' variances tell the groups apart; the latents of a group, once standardised, are known up to an "
+    Level.BLOCKS: "the representation with independent latents in every component recovers groups of latents, which "
+    "differ in the variances of the components; the latents of a group, once standardised, are known up to an "
     "orthogonal map",
     Level.PS: "the representation with independent latents in every component recovers every latent up to order, sign, "
-    "scale and shift, because the components' variances tell them apart",
+    "scale and shift, because the variances of the components separate them",
 }
 
 
@@ -81,18 +76,22 @@ def certify(
 
     Parameters
     ----------
-    mixture : the law of the latents, true or learnt.
-    decoder : f, by its layers; (F1) to (F4) are judged. What cannot be told of it is not taken for granted.
-    injective : whether f is continuous, injective and piecewise affine, if there is no decoder or it leaves that open;
-        None: not known, without a decoder a premise.
-    affine : f is known to be affine.
-    estimated : the mixture was learnt, implied by `rows`: the default tolerance is looser, and the certificate says so.
-    rows : the number of rows N the mixture was estimated on. Correlations and ratios of variances are compared with
-        what chance gives: in component j a correlation has the standard error :math:`1 / \sqrt{N w_j}`, the log of a
-        ratio of two latents' variances :math:`2 / \sqrt{N w_j}`. These are for components that hardly overlap.
-    tolerance : correlations and log-ratios of variances up to it count as zero, and directions that vary by less of the
-        largest standard deviation count as at rest; default 1e-5, or 0.05 when estimated. Within a factor 3 of it
-        nothing is decided. With `rows` the default is for directions alone, and decides.
+    mixture : Mixture. The distribution of the latents, true or learnt.
+    decoder : Decoder or None, default=None. f, by its layers; (F1) to (F4) are judged. What is inconclusive is not
+        assumed.
+    injective : bool or None, default=None. Whether f is continuous, injective and piecewise affine, if no decoder is
+        given or its layers leave that open. None: assumed if there is no decoder.
+    affine : bool, default=False. Whether f is known to be affine.
+    estimated : bool, default=False. Whether the mixture was learnt, implied by `rows`: the default tolerance is larger,
+        and the certificate says so.
+    rows : int or None, default=None. The number of rows N the mixture was estimated on. Correlations and ratios of
+        variances are compared with what chance gives: in component j a correlation has the standard error
+        :math:`1 / \sqrt{N w_j}`, the log of a ratio of two latents' variances :math:`2 / \sqrt{N w_j}`. These are for
+        components that hardly overlap.
+    tolerance : float or None, default=None. Correlations and log-ratios of variances up to it count as zero, and
+        directions that vary by less of the largest standard deviation count as inactive. None: 1e-5, or 0.05 when
+        estimated. Within a factor 3 of it the verdict is inconclusive. With `rows` the default is for directions
+        alone, and decides.
 
     Examples
     --------
@@ -100,7 +99,7 @@ def certify(
     >>> print(certify(Mixture([0.5, 0.5], [[0, 0], [3, 1]], [[1, 1], [4, 2]]), decoder=leaky))
     Identified up to: PS, by Theorem 3.2b (Kivva et al. 2022), and f by Theorem 3.2c
       the representation with independent latents in every component recovers every latent up to order, sign, scale and
-      shift, because the components' variances tell them apart.
+      shift, because the variances of the components separate them.
     Checks:
       P1 holds: Every component varies in all 2 directions.
       F1 holds: f has 2 affine layers, with piecewise linear activations between them.
@@ -108,80 +107,67 @@ def certify(
       F3 holds: (F4) implies it.
       F4 holds: Every step is injective: every layer has full column rank (...).
       P2 factorial holds: The latents are independent within every component.
-      P2 ratios holds: No two latents have proportional variances, as components 0 and 1 alone show.
+      P2 ratios holds: No two latents have proportional variances: components 0 and 1 suffice to show it.
       P3 holds: ...
     """
-    if tolerance is not None and not 0 < tolerance < 0.3:
-        raise DataError(f"tolerance must lie between 0 and 0.3 standard deviations, got {tolerance}.")
     if rows is not None and not rows >= 1:
         raise DataError(f"rows must be the number of rows the mixture was estimated on, 1 or more, got {rows}.")
     estimated = estimated or rows is not None
-    sizes = _Sizes(mixture, rows, tolerance, tolerance if tolerance is not None else ESTIMATED if estimated else EXACT)
+    tol = THRESHOLDS.tolerance(tolerance, estimated=estimated)
+    case = _Case.of(mixture, rows, tolerance, tol)
     n = mixture.means.shape[1]
     mixing = check_decoder(mixture, decoder, injective, affine=affine)
-    premise = decoder is None and injective is None
-    first = _check_full_rank(sizes)
+    assumed = decoder is None and injective is None
+    first = _check_full_rank(mixture, case)
     if first.verdict == "fails":
         return Certificate(Level.NONE, Level.NONE, "", (first, *mixing), (), (), None, None, estimated)
-    factorial, ratios = _check_factorial(sizes), _Ratios.of(sizes)
-    variances = _check_ratios(sizes, ratios, factorial)
-    hidden, several = _DEPENDENT, False
+    factorial, ratios = _check_factorial(case), _Ratios.of(case)
+    hidden, several = Check("P3", _P3, None, None, "inconclusive", _NOT_INDEPENDENT), False
     if factorial.verdict == "holds":
         structure = structure_of(mixture, rows=rows, estimated=estimated, tolerance=tolerance)
         hidden, several = structure.check, structure.verdict == "holds" and structure.k > 1
 
-    def level(*, hopeful: bool) -> tuple[Level, Blocks]:
-        def given(check: Check) -> bool:
-            return check.verdict == "holds" or (hopeful and check.verdict == "cannot tell")
-
-        if not given(first) or not all(given(check) or (premise and check.verdict != "fails") for check in mixing[:2]):
+    def level(linked_latents: BoolArray, accepted: Callable[[Verdict], bool]) -> tuple[Level, Blocks]:
+        mixing_holds = all(accepted(check.verdict) or (assumed and check.verdict != "fails") for check in mixing[:2])
+        if not (accepted(first.verdict) and mixing_holds):
             return Level.NONE, ()
-        blocks = _groups(ratios.same if hopeful else ~ratios.distinct)
-        if not given(factorial) or (len(blocks) == 1 and n > 1):
+        blocks = blocks_of(linked(linked_latents))
+        if not accepted(factorial.verdict) or (len(blocks) == 1 and n > 1):
             return Level.AT, (tuple(range(n)),)
         return Level.PS if len(blocks) == n else Level.BLOCKS, blocks
 
-    shown, blocks = level(hopeful=False)
+    shown, blocks = level(~ratios.distinct, lambda verdict: verdict == "holds")
     return Certificate(
         level=shown,
-        if_undecided_hold=level(hopeful=True)[0],
+        if_undecided_hold=level(ratios.same, lambda verdict: verdict != "fails")[0],
         theorem=_theorem(shown, n, ratios, several=several, injective=mixing[3].verdict == "holds"),
-        checks=(first, *mixing, factorial, variances, hidden),
+        checks=(first, *mixing, factorial, _check_ratios(case, ratios, factorial), hidden),
         blocks=blocks,
         pure=blocks,
         shift=np.zeros(n) if shown else None,
         basis=np.eye(n) if shown else None,
         estimated=estimated,
-        meaning=_meaning(shown, n, len(sizes.weights)),
+        meaning=_meaning(shown, n, len(case.names)),
     )
 
 
 @dataclass(frozen=True, eq=False)
-class _Sizes:
-    """A mixture without components of weight 0, and when a number counts as zero."""
+class _Case:
+    """The components that have weight, and when a number counts as zero."""
 
-    mixture: Mixture
-    rows: int | None
-    told: float | None  # the tolerance that was asked for
+    names: IntArray  # (J,) their numbers in the mixture
+    weights: Array
+    covariances: Array
+    counts: Array | None  # (J,) the rows of every component, None if unknown
+    given: float | None  # the tolerance that the caller gave
     tol: float
 
-    @property
-    def names(self) -> NDArray[np.intp]:
-        """The numbers of the components (J,)."""
-        return np.flatnonzero(self.mixture.weights > 0)
-
-    @property
-    def weights(self) -> FloatArray:
-        return self.mixture.weights[self.names]
-
-    @property
-    def covariances(self) -> FloatArray:
-        return self.mixture.covariances[self.names]
-
-    @property
-    def counts(self) -> FloatArray | None:
-        """The rows of every component (J,)."""
-        return None if self.rows is None else self.rows * self.weights
+    @classmethod
+    def of(cls, mixture: Mixture, rows: int | None, given: float | None, tol: float) -> "_Case":
+        names = np.flatnonzero(mixture.weights > 0)
+        weights = mixture.weights[names]
+        counts = None if rows is None else rows * weights
+        return cls(names, weights, mixture.covariances[names], counts, given, tol)
 
 
 def _theorem(level: Level, n: int, ratios: "_Ratios", *, several: bool, injective: bool) -> str:
@@ -206,231 +192,191 @@ def _meaning(level: Level, n: int, components: int) -> str:
     return _MEANINGS.get(level, "")
 
 
-def _check_full_rank(sizes: _Sizes) -> Check:
-    s = supports_of(sizes.mixture, sizes.tol)
-    n, clear = len(s.white), sizes.tol * (ZONE if sizes.rows is None else 1.0)
+def _check_full_rank(mixture: Mixture, case: _Case) -> Check:
+    s = supports_of(mixture, case.tol)
+    n, clear = len(s.white), case.tol * (FACTOR if case.counts is None else 1.0)
     short = np.flatnonzero(s.ranks < n)
-    verdict: Verdict = "fails" if len(short) else "holds" if s.active >= clear else "cannot tell"
+    statement = "z follows a Gaussian mixture with components of full rank"
+    verdict: Verdict = "fails" if len(short) else "holds" if s.smallest_active >= clear else "inconclusive"
     sentence = {
         "holds": f"Every component varies in all {n} directions.",
         "fails": f"Component {s.names[short[:1]].sum()} varies in {s.ranks[short[:1]].sum()} of {n} directions only; "
         "the proofs are for components of full rank.",
-        "cannot tell": f"In some component a direction varies by {s.active:.2g} of the largest standard deviation, too "
-        "little to be active for sure.",
+        "inconclusive": f"A direction of some component varies by {s.smallest_active:.2g} of the largest standard "
+        "deviation, which is too little to be clearly active.",
     }[verdict]
-    statement = "z follows a Gaussian mixture with components of full rank"
-    return Check("P1", statement, s.active, sizes.tol, verdict, sentence)
+    return Check("P1", statement, s.smallest_active, case.tol, verdict, sentence)
 
 
-# The mixing.
+# -- the mixing -----------------------------------------------------------------------------
 
 
 def check_decoder(
     mixture: Mixture, decoder: Decoder | None, injective: bool | None, *, affine: bool
-) -> tuple[Check, Check, Check, Check]:
-    """Judge (F1) to (F4) by the decoder and by what was told of f; raise if these contradict each other."""
+) -> tuple[Check, ...]:
+    """Judge (F1) to (F4) by the decoder and by what the caller says of f; raise if these contradict each other."""
     if decoder is None:
-        return _told(injective, affine=affine)
+        return _as_given(injective, affine=affine)
     if affine:
-        raise DataError("affine says that f is affine, and decoder says what f is: pass one of them.")
+        raise DataError("affine and decoder both describe f. Pass one of them.")
     n = mixture.means.shape[1]
-    if not decoder.odd and decoder.m != n:
-        raise DataError(f"The decoder takes {decoder.m} latents and the mixture has {n}: pass the two of one model.")
+    if not decoder.unreadable and decoder.m != n:
+        raise DataError(f"The decoder takes {decoder.m} latents and the mixture has {n}. Pass the two of one model.")
     found = judge(decoder, mixture)
-    every = found[3]
-    if injective is not None and every.verdict == ("fails" if injective else "holds"):
-        raise DataError(
-            f"injective={injective} is not what the decoder says: (F4) {every.verdict}. {every.sentence} Leave out "
-            "injective."
-        )
+    if injective is not None and found[3].verdict == ("fails" if injective else "holds"):
+        verdict = f"(F4) {found[3].verdict}. {found[3].sentence}"
+        raise DataError(f"injective={injective} contradicts the decoder: {verdict} Leave out injective.")
     if not injective:
         return found
-    words = "Taken to hold, as told; by the layers it cannot be told."
-    one, two, three, four = (
-        replace(check, verdict="holds", sentence=words) if check.verdict == "cannot tell" else check for check in found
+    sentence = "Given: f is injective; the layers alone are inconclusive."
+    return tuple(
+        replace(check, verdict="holds", sentence=sentence) if check.verdict == "inconclusive" else check
+        for check in found
     )
-    return one, two, three, four
 
 
-def _told(injective: bool | None, *, affine: bool) -> tuple[Check, Check, Check, Check]:
-    """Judge (F1) to (F4) by what was told: `injective` is of all four, and an affine f has none of F2 to F4, or all."""
-    verdicts: dict[bool | None, Verdict] = {True: "holds", None: "cannot tell", False: "fails"}
+def _as_given(injective: bool | None, *, affine: bool) -> tuple[Check, ...]:
+    """Judge (F1) to (F4) by what the caller says: `injective` means all four; an affine f has all or none."""
+    verdicts: dict[bool | None, Verdict] = {True: "holds", None: "inconclusive", False: "fails"}
     every = verdicts[injective]
-    weak = every if affine or injective is not False else "cannot tell"
+    weak = every if affine or injective is not False else "inconclusive"
+    given: tuple[Verdict, ...] = ("holds" if affine or injective else "inconclusive", weak, weak, every)
     nouns = ("piecewise affine", "weakly injective", "observably injective", "injective")
-    told: tuple[Verdict, ...] = ("holds" if affine or injective else "cannot tell", weak, weak, every)
-
-    def words(noun: str, verdict: Verdict) -> str:
-        if verdict == "holds":
-            return f"The mixing is taken to be {noun}, as told."
-        if verdict == "fails":
-            return f"The mixing is not {noun}, as told."
-        if injective is False:
-            return f"A mixing that is not injective may still be {noun}, or not: a `decoder` would say."
-        if noun in nouns[:2]:
-            return f"All that is said here is on the premise that the mixing is {noun}."
-        return "Not known, so nothing is said about f itself."
-
-    one, two, three, four = (
-        Check(name, statement, None, None, verdict, words(noun, verdict))
-        for (name, statement), noun, verdict in zip(STATEMENTS.items(), nouns, told, strict=True)
-    )
-    return one, two, three, four
+    checks = []
+    for (name, statement), noun, verdict in zip(STATEMENTS.items(), nouns, given, strict=True):
+        sentence = f"Given: the mixing is {'not ' * (verdict == 'fails')}{noun}."
+        if verdict == "inconclusive":
+            sentence = f"Not known: the mixing may be {noun} or not. A `decoder` would decide it."
+            if injective is None and name in ("F1", "F2"):
+                sentence = f"Assumed: the mixing is {noun}."
+        checks.append(Check(name, statement, None, None, verdict, sentence))
+    return tuple(checks)
 
 
-# Independence within components.
+# -- independence within components ---------------------------------------------------------
 
 
-class _Dependence(NamedTuple):
-    """The largest correlation within a component, and whether it counts as none."""
-
-    verdict: Verdict
-    statistic: float
-    threshold: float
-    correlation: float
-    where: tuple[int, int, int]  # component, latent, latent
+def _check_factorial(case: _Case) -> Check:
+    statistic, threshold, verdict, sentence = _dependence(case.covariances, case)
+    if verdict == "fails" and len(case.names) > 1 and _least_dependence(case) == "holds":
+        sentence += " In other coordinates they are: FactorialUnmixing finds them."
+    statement = "the latents are independent within every component"
+    return Check("P2 factorial", statement, statistic, threshold, verdict, sentence)
 
 
-def _dependence(covariances: FloatArray, sizes: _Sizes) -> _Dependence:
+def _dependence(covariances: Array, case: _Case) -> tuple[float, float, Verdict, str]:
+    """Return the statistic of the largest correlation within a component, its threshold, the verdict and a sentence."""
     deviations = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     correlations = np.abs(covariances / (deviations[:, :, None] * deviations[:, None]))
     J, n = deviations.shape
     correlations[:, np.arange(n), np.arange(n)] = 0.0
-    counts = sizes.counts
-    statistics, threshold, holds = correlations, sizes.tol, sizes.tol / ZONE
-    if counts is not None:
-        holds = threshold = by_chance(1, max(J * n * (n - 1) // 2, 1))
-        statistics = np.arctanh(np.minimum(correlations, 1 - 1e-12)) * np.sqrt(counts)[:, None, None]
-        statistics[correlations <= (sizes.told or EXACT)] = 0.0
+    statistics, threshold, zero, precise = correlations, case.tol, case.tol / FACTOR, True
+    if case.counts is not None:
+        zero = threshold = by_chance(1, max(J * n * (n - 1) // 2, 1))
+        statistics = np.arctanh(np.minimum(correlations, 1 - 1e-12)) * np.sqrt(case.counts)[:, None, None]
+        statistics[correlations <= (case.given or THRESHOLDS.exact)] = 0.0
+        precise = threshold <= THRESHOLDS.hidden_correlation * np.sqrt(np.median(case.counts))
     j, s, t = (int(i) for i in np.unravel_index(statistics.argmax(), statistics.shape))
     statistic = float(statistics[j, s, t])
-    fine = counts is None or statistic == 0 or threshold <= COARSE * np.sqrt(np.median(counts))
-    verdict: Verdict = "fails" if statistic >= ZONE * threshold else "cannot tell"
-    if statistic <= holds and fine:
-        verdict = "holds"
-    return _Dependence(verdict, statistic, float(threshold), float(correlations[j, s, t]), (int(sizes.names[j]), s, t))
+    size = f"Latents {s} and {t} have correlation {correlations[j, s, t]:.2g} in component {case.names[j]}"
+    if statistic <= zero and (precise or statistic == 0):
+        return statistic, threshold, "holds", "The latents are independent within every component."
+    if statistic >= FACTOR * threshold:
+        return statistic, threshold, "fails", f"{size}, so they are not independent there."
+    return statistic, threshold, "inconclusive", f"{size}: too large, or known from too few rows, to count as zero."
 
 
-def _check_factorial(sizes: _Sizes) -> Check:
-    found = _dependence(sizes.covariances, sizes)
-    j, s, t = found.where
-    size = f"In component {j} latents {min(s, t)} and {max(s, t)} have a correlation of {found.correlation:.2g}"
-    sentence = "The latents are independent within every component."
-    if found.verdict == "cannot tell":
-        sentence = f"{size}: too much, or known from too few rows, to be taken for none."
-    elif found.verdict == "fails":
-        elsewhere = len(sizes.weights) > 1 and _turned(sizes).verdict == "holds"
-        sentence = f"{size}, so they are not independent there"
-        sentence += ". In other coordinates they are: FactorialUnmixing finds them." if elsewhere else "."
-    statement = "the latents are independent within every component"
-    return Check("P2 factorial", statement, found.statistic, found.threshold, found.verdict, sentence)
-
-
-def _turned(sizes: _Sizes) -> _Dependence:
-    """Return the dependence in coordinates in which it is least, of those that can make all covariances diagonal.
+def _least_dependence(case: _Case) -> Verdict:
+    """Return the verdict in those coordinates, of all that can make covariances diagonal, with the least dependence.
 
     After whitening by their mean, covariances that are diagonal in one basis commute, and the eigenvectors of almost
     any combination of them are that basis.
     """
-    mean = np.einsum("j,jkl->kl", sizes.weights, sizes.covariances)
+    mean = np.einsum("j,jkl->kl", case.weights, case.covariances)
     white = np.linalg.inv(np.linalg.cholesky(mean))
-    whitened = white @ sizes.covariances @ white.T
-    rng = np.random.default_rng(0)
-    bases = np.linalg.eigh(np.einsum("tj,jkl->tkl", rng.normal(size=(TURNS, len(whitened))), whitened))[1]
-    return min((_dependence(v.T @ whitened @ v, sizes) for v in bases), key=lambda found: found.statistic)
+    whitened = white @ case.covariances @ white.T
+    factors = np.random.default_rng(0).normal(size=(COMBINATIONS, len(whitened)))
+    bases = np.linalg.eigh(np.einsum("tj,jkl->tkl", factors, whitened))[1]
+    return min(_dependence(v.T @ whitened @ v, case) for v in bases)[2]
 
 
-# Ratios of variances.
+# -- ratios of variances --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class _Ratios:
     r"""Which latents have proportional variances: how :math:`\log d_{jt} / d_{js}` varies over components j."""
 
-    distinct: BoolArray  # (n, n): they have not
-    same: BoolArray  # (n, n): they have; neither where it cannot be told
-    statistics: FloatArray  # (n, n)
+    distinct: BoolArray  # (n, n): their variances are not proportional
+    same: BoolArray  # (n, n): they are; neither where it is inconclusive
+    statistics: Array  # (n, n)
     threshold: float
-    spread: FloatArray  # (n, n): the range of the log-ratio
-    pair: tuple[int, int] | None  # two components that tell all latents apart
+    spread: Array  # (n, n): the range of the log-ratio
+    pair: tuple[int, int] | None  # two components that separate all latents
 
     @classmethod
-    def of(cls, sizes: _Sizes) -> "_Ratios":
-        logs = np.log(np.diagonal(sizes.covariances, axis1=1, axis2=2))
+    def of(cls, case: _Case) -> "_Ratios":
+        logs = np.log(np.diagonal(case.covariances, axis1=1, axis2=2))
         J, n = logs.shape
         ratios = logs[:, :, None] - logs[:, None]  # (J, n, n)
         spread = np.ptp(ratios, axis=0)
-        counts, pairs = sizes.counts, max(n * (n - 1) // 2, 1)
         if J == 1:
-            nothing = np.zeros((n, n))
-            return cls(nothing > 0, nothing == 0, nothing, sizes.tol, nothing, None)
-        if counts is None:
-            statistics, threshold, precise = spread, sizes.tol, True
-            same = spread <= sizes.tol / ZONE
+            return cls(spread > 0, spread == 0, spread, case.tol, spread, None)
+        if case.counts is None:
+            statistics, threshold = spread, case.tol
+            same = spread <= case.tol / FACTOR
         else:
-            w = counts[:, None, None] / 4
+            w = case.counts[:, None, None] / 4
             centred = ratios - (w * ratios).sum(0) / w.sum(0)
-            statistics, threshold = np.sqrt((w * centred**2).sum(0) / (J - 1)), by_chance(J - 1, pairs)
-            precise = bool(np.median(4 / counts) <= sizes.tol**2)
-            same = (statistics <= threshold) & precise
-        distinct = statistics >= ZONE * threshold
-        if counts is not None and sizes.told is not None:  # what is within either counts as zero
-            distinct, same = distinct & (spread >= ZONE * sizes.told), same | (spread <= sizes.told)
-        pair = _telling_pair(logs, counts, sizes)
+            statistics = np.sqrt((w * centred**2).sum(0) / (J - 1))
+            threshold = by_chance(J - 1, max(n * (n - 1) // 2, 1))
+            same = (statistics <= threshold) & (np.median(4 / case.counts) <= case.tol**2)
+        distinct = statistics >= FACTOR * threshold
+        if case.counts is not None and case.given is not None:  # what is within either counts as zero
+            distinct, same = distinct & (spread >= FACTOR * case.given), same | (spread <= case.given)
+        pair = _separating_pair(logs, case)
         if pair:
             distinct, same = ~np.eye(n, dtype=bool), np.eye(n, dtype=bool)
         return cls(distinct, same, statistics, threshold, spread, pair)
 
 
-def _telling_pair(logs: FloatArray, counts: FloatArray | None, sizes: _Sizes) -> tuple[int, int] | None:
+def _separating_pair(logs: Array, case: _Case) -> tuple[int, int] | None:
     """Find the two components in which the ratios of variances of all latents differ most clearly, if they do: (P2)."""
-    (J, n), best, found = logs.shape, ZONE, None
+    (J, n), best, found = logs.shape, FACTOR, None
     chance = by_chance(1, max(J * (J - 1) * n * (n - 1) // 4, 1))
     for a, b in combinations(range(J), 2):
         gap = float(np.diff(np.sort(logs[a] - logs[b])).min(initial=np.inf))
-        zero = sizes.tol
-        if counts is not None:
-            zero = max(chance * np.sqrt(4 / counts[a] + 4 / counts[b]), sizes.told or 0.0)
+        zero = case.tol
+        if case.counts is not None:
+            zero = max(chance * np.sqrt(4 / case.counts[a] + 4 / case.counts[b]), case.given or 0.0)
         if gap >= best * zero:
-            best, found = gap / zero, (int(sizes.names[a]), int(sizes.names[b]))
+            best, found = gap / zero, (int(case.names[a]), int(case.names[b]))
     return found
 
 
-def _groups(linked: BoolArray) -> Blocks:
-    labels: NDArray[np.int32] = connected_components(linked, directed=False)[1]
-    return tuple(sorted(tuple(int(i) for i in np.flatnonzero(labels == label)) for label in np.unique(labels)))
-
-
-def _check_ratios(sizes: _Sizes, ratios: _Ratios, factorial: Check) -> Check:
+def _check_ratios(case: _Case, ratios: _Ratios, factorial: Check) -> Check:
     name, statement = "P2 ratios", "no two latents have variances that are proportional over the components"
     n = len(ratios.same)
     if n == 1:
-        return Check(name, statement, None, None, "holds", "There is one latent, and nothing to tell it apart from.")
-    if len(sizes.weights) == 1:
-        sentence = "There is one component, and (P2) needs two: no variances tell the latents apart."
+        return Check(name, statement, None, None, "holds", "There is one latent only.")
+    if len(case.names) == 1:
+        sentence = "There is one component, and (P2) needs two: no variances separate the latents."
         return Check(name, statement, None, None, "fails", sentence)
     if factorial.verdict == "fails":
-        sentence = "Not looked at, because the latents are not independent within components."
-        return Check(name, statement, None, None, "cannot tell", sentence)
+        return Check(name, statement, None, None, "inconclusive", _NOT_INDEPENDENT)
     above = np.triu_indices(n, 1)
-    least = int(ratios.statistics[above].argmin())
-    s, t = int(above[0][least]), int(above[1][least])
-    log_ratio = f"the log of their ratio varies by {ratios.spread[s, t]:.1g}"
+    s, t = (int(index[ratios.statistics[above].argmin()]) for index in above)
+    verdict: Verdict = "inconclusive"
+    size = f"the log of their ratio varies by {ratios.spread[s, t]:.1g} over the components"
+    sentence = f"The variances of latents {s} and {t} are nearly proportional: {size}."
     if ratios.distinct[above].all():
-        verdict: Verdict = "holds"
-        sentence = "No two latents have proportional variances"
-        sentence += (
-            f", as components {ratios.pair[0]} and {ratios.pair[1]} alone show."
-            if ratios.pair
-            else " over all components. (P2) asks for two components that show it alone, but all together are enough."
-        )
+        verdict, sentence = "holds", "No two latents have proportional variances"
+        if ratios.pair:
+            sentence += f": components {ratios.pair[0]} and {ratios.pair[1]} suffice to show it."
+        else:
+            sentence += " over all components. (P2) asks for two components that show it; all together are enough."
     elif ratios.same[above].any():
-        verdict = "fails"
-        together = [", ".join(map(str, block)) for block in _groups(ratios.same) if len(block) > 1]
-        sentence = (
-            f"Proportional over all components are the variances of latents {join_few(together, ' and of latents ')}."
-        )
-    else:
-        verdict = "cannot tell"
-        sentence = f"The variances of latents {s} and {t} are nearly proportional over the components: {log_ratio}."
+        blocks = [", ".join(map(str, block)) for block in blocks_of(linked(ratios.same)) if len(block) > 1]
+        groups = join_few(blocks, " and for latents ")
+        verdict, sentence = "fails", f"Variances are proportional over all components for latents {groups}."
     return Check(name, statement, float(ratios.statistics[s, t]), ratios.threshold, verdict, sentence)

@@ -1,4 +1,4 @@
-r"""Whether an estimated matrix has full rank, or only seems to: sampling noise alone gives any matrix full rank.
+r"""Test of whether an estimated matrix has full rank: sampling noise alone gives any matrix full rank.
 
 Let y(u) in R^r, u = 1..G, be estimated with covariances :math:`\Sigma_u`. If :math:`y(u) - y(u_0)` had rank r - 1, some
 v'y(u) would be constant over u, and
@@ -11,21 +11,19 @@ variation is :math:`\sqrt{q / (G - r)}` standard errors: about 1 where some dire
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.optimize import minimize
 from scipy.stats import chi2
 
-from identifiable.errors import join_few
+from identifiable.arrays import Array
+from identifiable.theory.certificate import named
+from identifiable.theory.thresholds import THRESHOLDS
 
-FloatArray = NDArray[np.float64]
-
-BY_CHANCE = 0.95  # noise alone stays below this quantile of its law
-NAMED = 0.3  # latents with this part of the largest share in v are named
+NAMED = 0.3  # latents with at least this part of the largest share in v are named
 STARTS = 8  # of the minimisation over v
 
 
-def least_varied(y: FloatArray, covariances: FloatArray) -> tuple[float, FloatArray]:
+def least_varied(y: Array, covariances: Array) -> tuple[float, Array]:
     r"""Minimise :math:`q(v) = \min_c \sum_u (v'y_u - c)^2 / v'\Sigma_u v`; return q and a v of length 1.
 
     y is (G, r), covariances (G, r, r). q is not convex: the minimum is the best found from the directions that are
@@ -42,7 +40,7 @@ def least_varied(y: FloatArray, covariances: FloatArray) -> tuple[float, FloatAr
     unit = np.sqrt(np.median(np.diagonal(covariances, axis1=1, axis2=2), axis=0))
     y, covariances = (y - y.mean(0)) / unit, covariances / (unit[:, None] * unit)
 
-    def objective(v: FloatArray) -> tuple[float, FloatArray]:
+    def objective(v: Array) -> tuple[float, Array]:
         sv = covariances @ v
         w = 1 / (sv @ v)
         residual = y @ v
@@ -60,34 +58,31 @@ def least_varied(y: FloatArray, covariances: FloatArray) -> tuple[float, FloatAr
 
 
 def by_chance(freedom: int, of: int = 1) -> float:
-    """Return by how many standard errors, root mean square, the most varied `of` constants may seem to vary."""
-    return float(np.sqrt(chi2.ppf(BY_CHANCE ** (1 / of), freedom) / freedom))
+    """Return by how many standard errors, root mean square, the most varied of `of` constants varies by chance."""
+    return float(np.sqrt(chi2.ppf(THRESHOLDS.noise_quantile ** (1 / of), freedom) / freedom))
 
 
-def dependence(y: FloatArray, covariances: FloatArray, v: FloatArray, k: int) -> str:
-    """Say what does not vary with u or, if all does, which latents the least varied direction v is made of.
+def dependence(y: Array, covariances: Array, v: Array, k: int) -> str:
+    """Return in words what does not change with u or, if everything does, which latents form the direction v.
 
-    The columns of y are k natural parameters for each latent; their shares in v are taken in units of their variation.
+    The columns of y are k natural parameters for each latent; their shares in v are in units of their variation.
     """
     w = 1 / np.diagonal(covariances, axis1=1, axis2=2)
     around = y - (w * y).sum(0) / w.sum(0)
     still = np.sqrt((w * around**2).sum(0) / (len(y) - 1)) <= by_chance(len(y) - 1)
     if still.any():
         nouns = [""] if k == 1 else ["the means of ", "the variances of "]
-        found = [noun + _latents(np.flatnonzero(still[j::k])) for j, noun in enumerate(nouns) if still[j::k].any()]
+        found = [
+            noun + named("latent", np.flatnonzero(still[j::k])) for j, noun in enumerate(nouns) if still[j::k].any()
+        ]
         return "u does not change " + " and ".join(found)
     shares = np.abs(v) * y.std(0)
     latents = np.unique(np.flatnonzero(shares > NAMED * shares.max()) // k)
+    which = named("latent", latents)
     if len(latents) == 1 and k == 1:
-        return f"u hardly changes {_latents(latents)}"
+        return f"u hardly changes {which}"
     if len(latents) == 1:
-        return f"u changes mean and variance of {_latents(latents)} in a linearly dependent way"
+        return f"u changes mean and variance of {which} in a linearly dependent way"
     if len(latents) == 2:
-        return f"{_latents(latents)} vary with u in proportion"
-    return f"u changes {_latents(latents)} in a linearly dependent way"
-
-
-def _latents(which: NDArray[np.int64]) -> str:
-    names = [str(i) for i in which]
-    some = ", ".join(names[:-1]) + f" and {names[-1]}" if 1 < len(names) <= 8 else join_few(names, most=8)
-    return f"latent{'s' if len(names) > 1 else ''} {some}"
+        return f"{which} vary with u in proportion"
+    return f"u changes {which} in a linearly dependent way"

@@ -1,39 +1,37 @@
 r"""The supports of a mixture's components: where they meet, and whether one basis spans them all.
 
-Component j lives on :math:`S_j = \mu_j + range(\Sigma_j)`. Everything is computed after whitening by the covariance of
-the whole mixture, so that no number depends on units or on an affine map of the latents.
+The support of component j is :math:`S_j = \mu_j + range(\Sigma_j)`. Everything is computed after whitening by the
+covariance of the whole mixture, so that no number depends on units or on an affine map of the latents.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigvalsh, null_space
 
-from identifiable.distributions.mixture import FloatArray, Mixture
+from identifiable.arrays import Array, BoolArray, IntArray
+from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
+from identifiable.theory.thresholds import THRESHOLDS
 
-BoolArray = NDArray[np.bool_]
-IntArray = NDArray[np.int64]
-
-ZONE = 3.0  # within this factor of its threshold a number decides nothing
+FACTOR = THRESHOLDS.undecided_factor
 
 
 @dataclass(frozen=True, eq=False)
 class Supports:
     """Supports in whitened coordinates y: z = centre + colour y, y = white' (z - centre); m <= n directions vary."""
 
-    centre: FloatArray  # (n,)
-    white: FloatArray  # (n, m)
-    colour: FloatArray  # (n, m)
+    centre: Array  # (n,)
+    white: Array  # (n, m)
+    colour: Array  # (n, m)
     live: BoolArray  # (n,): the given coordinates that vary at all
-    means: FloatArray  # (J, m)
-    axes: tuple[FloatArray, ...]  # J of (m, rank): orthonormal directions of the support
-    variances: tuple[FloatArray, ...]  # J of (rank,)
-    off: FloatArray  # (J, m, m): projectors onto the complement of the directions
+    means: Array  # (J, m)
+    axes: tuple[Array, ...]  # J of (m, rank): orthonormal directions of the support
+    variances: tuple[Array, ...]  # J of (rank,)
+    off: Array  # (J, m, m): projectors onto the complement of the directions
     names: IntArray  # (J,): the number of each component in the mixture; those of weight 0 are left out
-    at_rest: float  # the largest standard deviation counted as zero, as a share of the largest of all
-    active: float  # the smallest one that is not
+    largest_inactive: float  # the largest standard deviation counted as zero, as a share of the largest of all
+    smallest_active: float  # the smallest one that is not
     tol: float
 
     @property
@@ -46,7 +44,7 @@ class Supports:
 class Basis:
     """Directions (m, m, columns), the supports each lies in (m, J), and how far the worst is outside one of them."""
 
-    columns: FloatArray
+    columns: Array
     codes: BoolArray
     misfit: float
 
@@ -59,8 +57,10 @@ def supports_of(mixture: Mixture, tol: float) -> Supports:
     total = np.einsum("j,jkl->kl", w, sigma) + (mu - centre).T @ (w[:, None] * (mu - centre))
     units = np.sqrt(np.diag(total))
     if units.max() <= 0:
-        raise DataError("The mixture is one point: there is nothing to identify. Pass one in which something varies.")
-    live = units > 1e-2 * tol * units.max()  # the others never vary; the one place where units matter
+        raise DataError(
+            "The mixture is a single point, so there is nothing to identify. Pass one in which something varies."
+        )
+    live = units > 1e-2 * tol * units.max()  # the others never vary; only here units matter
     units = units[live, None]
     values, vectors = np.linalg.eigh(total[np.ix_(live, live)] / (units * units.T))
     kept = values > min(tol, 1e-3) ** 2
@@ -82,16 +82,16 @@ def supports_of(mixture: Mixture, tol: float) -> Supports:
         variances=tuple(v[a] for v, a in zip(spectra, active, strict=True)),
         off=np.eye(len(scales)) - np.stack([v @ v.T for v in axes]),
         names=names,
-        at_rest=float(deviations[~active].max(initial=0)),
-        active=float(deviations[active].min(initial=1)),
+        largest_inactive=float(deviations[~active].max(initial=0)),
+        smallest_active=float(deviations[active].min(initial=1)),
         tol=tol,
     )
 
 
-def common_point(s: Supports) -> tuple[FloatArray, float]:
+def common_point(s: Supports) -> tuple[Array, float]:
     """Return the point t (n,) closest to all supports, the shortest where there are several, and its worst distance."""
     values, vectors = np.linalg.eigh(s.off.sum(0))
-    fixed = values > (ZONE * s.tol) ** 2  # the other directions are active in every component
+    fixed = values > (FACTOR * s.tol) ** 2  # the other directions are active in every component
     rhs = np.einsum("jkl,jl->k", s.off, s.means)
     y = vectors[:, fixed] @ ((vectors[:, fixed].T @ rhs) / values[fixed])
     gap = float(np.linalg.norm(np.einsum("jkl,jl->jk", s.off, y - s.means), axis=1).max())
@@ -101,11 +101,12 @@ def common_point(s: Supports) -> tuple[FloatArray, float]:
 
 
 def least_difference(s: Supports) -> tuple[float, tuple[int, int]] | None:
-    """Return the least `pair_difference` of all pairs of one rank, and the pair; None where no pair matters."""
+    """Return the smallest `pair_difference` of all pairs of equal rank, and the pair; None if no pair matters."""
     on = np.eye(s.off.shape[1]) - s.off
     overlap = np.tensordot(on, on, axes=([1, 2], [1, 2]))
     # The squared cosines between two supports sum to at least r - 1 where they share a hyperplane.
-    near = (s.ranks[:, None] == s.ranks) & (overlap > (s.ranks - 1) * (1 - (ZONE * s.tol) ** 2) - 1e-9) & (s.ranks > 0)
+    close = overlap > (s.ranks - 1) * (1 - (FACTOR * s.tol) ** 2) - 1e-9
+    near = (s.ranks[:, None] == s.ranks) & close & (s.ranks > 0)
     pairs = [(int(i), int(j)) for i, j in np.argwhere(np.triu(near, 1))]
     found = [(value, pair) for pair in pairs if (value := pair_difference(s, *pair)) is not None]
     return min(found, default=None)
@@ -115,25 +116,25 @@ def pair_difference(s: Supports, i: int, j: int) -> float | None:
     r"""Compare the Mahalanobis distances to i and j, of one rank r, where their supports meet in r - 1 dimensions.
 
     On the intersection p + V y the squared distance to i is a quadratic polynomial; 1 + it is (1, y) M_i (1, y)' with
-    M_i positive definite. The answer is the largest :math:`|\log \lambda(M_i, M_j)|`: zero where the polynomials
-    coincide, unchanged by affine maps. None where the supports are the same, or meet in less.
+    M_i positive definite. Returned is the largest :math:`|\log \lambda(M_i, M_j)|`: zero where the polynomials
+    coincide, unchanged by affine maps. None where the supports are equal, or meet in fewer dimensions.
     """
     r = len(s.variances[i])
     u, cosines, v = np.linalg.svd(s.axes[i].T @ s.axes[j])
     sines = np.sqrt(np.maximum(1 - cosines**2, 0))
-    if (r > 1 and sines[r - 2] > ZONE * s.tol) or sines[r - 1] <= s.tol:
+    if (r > 1 and sines[r - 2] > FACTOR * s.tol) or sines[r - 1] <= s.tol:
         return None
     own, other = s.axes[i] @ u, s.axes[j] @ v.T
     gap = s.means[j] - s.means[i]
     reach = np.column_stack([own, other[:, -1]])
-    way = np.linalg.lstsq(reach, gap, rcond=None)[0]
-    if np.linalg.norm(reach @ way - gap) > ZONE * s.tol:  # they do not meet
+    path = np.linalg.lstsq(reach, gap, rcond=None)[0]
+    if np.linalg.norm(reach @ path - gap) > FACTOR * s.tol:  # they do not meet
         return None
-    p = s.means[i] + way[r - 1] * own[:, -1]
+    p = s.means[i] + path[r - 1] * own[:, -1]
 
-    def form(k: int) -> FloatArray:
+    def form(k: int) -> Array:
         root = (s.axes[k].T @ np.column_stack([p - s.means[k], own[:, :-1]])) / np.sqrt(s.variances[k])[:, None]
-        square: FloatArray = root.T @ root
+        square: Array = root.T @ root
         square[0, 0] += 1
         return square
 
@@ -141,7 +142,7 @@ def pair_difference(s: Supports, i: int, j: int) -> float | None:
 
 
 def standard_basis(s: Supports) -> Basis:
-    """Put into each support as many given coordinates as it has dimensions, the closest ones."""
+    """Assign to each support the given coordinates closest to it, as many as it has dimensions."""
     m = s.white.shape[1]
     if s.live.sum() != m:
         return Basis(np.eye(m), np.zeros((m, len(s.names)), dtype=bool), 1.0)
@@ -156,12 +157,12 @@ def adapted_basis(s: Supports) -> Basis:
     r"""Find a basis of which every support is spanned by a part, if there is one; else the misfit is large.
 
     A flag :math:`0 \subset V_1 \subset V_2 \ldots` is refined by each support S in turn: the step from V_{k-1} to V_k
-    is split into what :math:`S \cap V_k` reaches and the rest. If there is a common basis, each step ends up with
-    basis vectors of one code (the set of supports they lie in), so the steps count the vectors of each code. A
-    vector of code c is then taken from the intersection of the supports in c, away from those of larger codes.
+    is split into the part that :math:`S \cap V_k` reaches and its complement. With a common basis, each step ends
+    up with basis vectors of one code (the set of supports they lie in), so the steps count the vectors of each code. A
+    vector of code c is then chosen in the intersection of the supports in c, away from those of larger codes.
     """
     m = s.white.shape[1]
-    steps: list[tuple[FloatArray, tuple[bool, ...]]] = [(np.eye(m), ())]
+    steps: list[tuple[Array, tuple[bool, ...]]] = [(np.eye(m), ())]
     for off in s.off:
         flag = np.hstack([step for step, _ in steps])
         outside = flag.T @ off @ flag
@@ -170,7 +171,7 @@ def adapted_basis(s: Supports) -> Basis:
         for step, code in steps:
             start, end = end, end + step.shape[1]
             values, vectors = np.linalg.eigh(outside[:end, :end])
-            before, inside = inside, int((values < (ZONE * s.tol) ** 2).sum())
+            before, inside = inside, int((values < (FACTOR * s.tol) ** 2).sum())
             gain = min(max(inside - before, 0), end - start)
             turn = np.linalg.svd(vectors[start:end, :inside])[0] if 0 < gain < end - start else np.eye(end - start)
             finer += [(step @ turn[:, :gain], (*code, True)), (step @ turn[:, gain:], (*code, False))]
@@ -182,16 +183,16 @@ def adapted_basis(s: Supports) -> Basis:
         size, above = int((wanted == code).all(1).sum()), (codes >= code).all(1)
         taken = int(above.sum())
         common = np.linalg.eigh(s.off[code].sum(0))[1][:, : size + taken]  # the intersection, or what is nearest to it
-        rest = np.linalg.svd(common.T @ columns[:, above])[0] if taken else np.eye(size)
-        columns = np.hstack([columns, common @ rest[:, taken:]])
+        turn = np.linalg.svd(common.T @ columns[:, above])[0] if taken else np.eye(size)
+        columns = np.hstack([columns, common @ turn[:, taken:]])
         codes = np.vstack([codes, np.repeat(code[None], size, axis=0)])
     distances = np.linalg.norm(s.off @ columns, axis=1)
-    # Never seen to decide, but the argument needs it.
-    independent = np.linalg.svd(columns, compute_uv=False)[-1] > ZONE * s.tol
+    # Needed by the argument above; no example is known in which it decides.
+    independent = np.linalg.svd(columns, compute_uv=False)[-1] > FACTOR * s.tol
     return Basis(columns, codes, float(distances[codes.T].max(initial=0)) if independent else 1.0)
 
 
-def in_given_coordinates(s: Supports, basis: Basis) -> tuple[FloatArray, IntArray]:
+def in_given_coordinates(s: Supports, basis: Basis) -> tuple[Array, IntArray]:
     """Return unit columns (n, n), ordered by their largest coordinate, and the place of each of the m directions.
 
     Directions that never vary fill up the basis.

@@ -30,7 +30,8 @@ from identifiable.estimators.pdgmm.stages import (
 )
 from identifiable.metrics import r2
 from identifiable.nets import select_members
-from identifiable.priors.masked import FullGaussians, ShapedSlabs, SpikeAndSlab
+from identifiable.priors.masked import FullGaussians
+from identifiable.priors.spike_slab import ShapedSlabs, SpikeAndSlab
 from identifiable.training import History, Stage
 
 SKEWED, ONE_SIDED, HARDLY_ACTIVE = 1.5, 0.4, 0.07  # a typical latent's skewness, surplus on one side, activity

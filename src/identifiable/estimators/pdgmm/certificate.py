@@ -54,7 +54,7 @@ def certificate_of(
         statement="the certified components hold the rows",
         statistic=share,
         threshold=THRESHOLDS.judged,
-        verdict="holds" if share >= THRESHOLDS.judged else "cannot tell",
+        verdict="holds" if share >= THRESHOLDS.judged else "inconclusive",
         sentence=f"{len(judged.weights)} components with {share:.0%} of the rows are certified; "
         f"{len(mixture.weights) - len(judged.weights)} rare ones, mostly misread patterns, are left out.",
     )
@@ -93,7 +93,7 @@ def other_basis(patterns: NDArray[np.bool_], weights: Array) -> Check | None:
         statement="all rows are sparse in one basis",
         statistic=together,
         threshold=THRESHOLDS.all_active,
-        verdict="cannot tell",
+        verdict="inconclusive",
         sentence=f"In {together:.0%} of the rows every latent is active, {by_chance:.0%} is expected by chance. These "
         "rows may be sparse in another basis, and then no basis is shared.",
     )

@@ -34,7 +34,7 @@ from torch import Tensor
 
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.algorithms.hyperplanes import centred_rows, refine, unmix
-from identifiable.algorithms.spike_slab import needs_repair
+from identifiable.algorithms.spike_slab import needs_repair, pattern_mixture
 from identifiable.arrays import Array, FloatArray
 from identifiable.data.simulator import Simulator
 from identifiable.distributions.mixture import Mixture
@@ -49,9 +49,9 @@ from identifiable.estimators.pdgmm.stages import (
     start_of,
     steps_for,
 )
-from identifiable.estimators.sparse_unmixing import Masks, pattern_mixture
+from identifiable.estimators.sparse_unmixing import Masks
 from identifiable.estimators.trained import Split, TrainedModel
-from identifiable.flows.flows import SmoothLeakyFlow
+from identifiable.flows import SmoothLeakyFlow
 from identifiable.nets import as_tensor, select_member, select_members
 from identifiable.priors.masked import FullGaussians, MaskedGaussians
 from identifiable.theory import Certificate

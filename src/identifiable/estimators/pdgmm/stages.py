@@ -27,15 +27,9 @@ from identifiable.algorithms.noisy import Refined, refine_under_noise, spikes
 from identifiable.algorithms.spike_slab import WIDE, repair, slabs
 from identifiable.arrays import Array
 from identifiable.estimators.trained import LatentModule
-from identifiable.flows.flows import SmoothLeakyFlow
-from identifiable.priors.masked import (
-    RIDGE,
-    FullGaussians,
-    MaskedGaussians,
-    ShapedSlabs,
-    SpikeAndSlab,
-    mine_masks,
-)
+from identifiable.flows import SmoothLeakyFlow
+from identifiable.priors.masked import RIDGE, FullGaussians, MaskedGaussians, mine_masks
+from identifiable.priors.spike_slab import ShapedSlabs, SpikeAndSlab
 from identifiable.training import Anneal, Batch, Data, History, Plan, Stage, Step
 
 FOLLOW_EVERY = 25  # steps between two updates of the weights and covariances of a mixture

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from identifiable.arrays import FloatArray, IntArray
 from identifiable.errors import DataError
-from identifiable.metrics._checks import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import multivariate_normal, norm
 
+from identifiable.arrays import FloatArray, IntArray
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError, join_few
-from identifiable.metrics._checks import FloatArray, IntArray, same_rows, table
+from identifiable.metrics.checks import same_rows, table
 from identifiable.report.plots.figures import (
     PALETTE,
     Labelled,

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import NotFittedError
 
+from identifiable.arrays import FloatArray, IntArray
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError, join_few
-from identifiable.metrics._checks import FloatArray, IntArray
 from identifiable.report.plots.figures import written
 
 Shape = tuple[int, ...]

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from identifiable.arrays import FloatArray, IntArray
 from identifiable.errors import DataError, join_few
 from identifiable.metrics import match
-from identifiable.metrics._checks import FloatArray, IntArray, same_rows, table
+from identifiable.metrics.checks import same_rows, table
 from identifiable.report.plots.figures import (
     PALETTE,
     Labelled,

@@ -1,4 +1,4 @@
-"""Image nets against torch's own layers and the papers' tables, and architectures as values."""
+"""Image nets against torch's own layers and the tables of the papers, and members against each other."""
 
 import copy
 import dataclasses
@@ -12,24 +12,8 @@ from torch import nn
 from torch.nn.functional import avg_pool2d
 from torch.nn.utils.parametrizations import weight_norm
 
-from identifiable.errors import DataError
-from identifiable.nets import (
-    ARCHITECTURES,
-    Architecture,
-    BatchNorm,
-    Conv,
-    ConvNet,
-    ConvTranspose,
-    Dense,
-    ResNet,
-    in_precision_of,
-    resolve,
-    select_member,
-    select_members,
-    set_rng,
-)
-from identifiable.nets.images import Down, Up, to_maps, to_rows
-from identifiable.training import Plan, minimise
+from identifiable.nets import BatchNorm, Conv, ConvNet, ConvTranspose, Dense, ResNet, in_precision_of, select_members
+from identifiable.nets.images import Down, NormalisedConv, Up, to_maps, to_rows
 
 NETS = [Dense((12, 8)), ConvNet((6, 5, 3)), ResNet((6, 5, 3), width=4)]
 every_net = pytest.mark.parametrize("net", NETS, ids=lambda net: type(net).__name__)
@@ -71,39 +55,40 @@ def test_channels_change_fastest_along_a_row(rng):
     assert torch.equal(to_rows(maps, 2), images.reshape(2, 5, 24))
 
 
-@pytest.mark.parametrize("normed", [False, True])
 @pytest.mark.parametrize("settings", [{}, {"padding": 1}, {"stride": 2, "padding": 1}])
-@pytest.mark.parametrize(("ours", "theirs", "outputs"), [(Conv, nn.Conv2d, 0), (ConvTranspose, nn.ConvTranspose2d, 1)])
-def test_convolutions_are_torchs(rng, ours, theirs, outputs, settings, normed):
-    layer = ours(3, 2, 4, (3, 2), weight_norm=normed, rng=rng, **settings).double()
-    x = normal(rng, 5, 6, 7, 6)
-    if normed:
-        with torch.no_grad():
-            layer.gain.mul_(1 + torch.rand(layer.gain.shape, generator=rng))
+@pytest.mark.parametrize(("ours", "theirs"), [(Conv, nn.Conv2d), (ConvTranspose, nn.ConvTranspose2d)])
+def test_convolutions_equal_those_of_torch(rng, ours, theirs, settings):
+    layer, x = ours(3, 2, 4, (3, 2), rng=rng, **settings).double(), normal(rng, 5, 6, 7, 6)
     for r, (own, y) in enumerate(zip(members_of(x, 3), members_of(layer(x), 3), strict=True)):
         reference = theirs(2, 4, (3, 2), **settings).double()
-        with torch.no_grad():
-            reference.weight.copy_(layer.weight[r])
-            reference.bias.copy_(layer.bias[r])
-        if normed:
-            reference = weight_norm(reference, dim=outputs)
-            with torch.no_grad():
-                reference.parametrizations.weight.original0.copy_(layer.gain[r])
+        reference.load_state_dict({"weight": layer.weight[r], "bias": layer.bias[r]})
         close(y, reference(own))
 
 
-@pytest.mark.parametrize("ours", [Conv, ConvTranspose])
-def test_weight_norm_starts_where_the_weights_do(ours):
-    x = torch.ones(2, 6, 5, 5)
-    plain, normed = (ours(3, 2, 4, 3, weight_norm=on, rng=torch.Generator().manual_seed(1)) for on in (False, True))
-    torch.testing.assert_close(plain(x), normed(x))
+def torch_conv(conv, r):
+    """Return member r of a `NormalisedConv` as a layer of torch."""
+    outputs, inputs, size, _ = conv.weight[r].shape
+    reference = nn.Conv2d(inputs, outputs, size, padding=size // 2).double()
     with torch.no_grad():
-        normed.weight *= 5
-    torch.testing.assert_close(plain(x), normed(x))
+        reference.weight.copy_(conv.weight[r])
+        reference.bias.copy_(conv.bias[r])
+        reference = weight_norm(reference)
+        reference.parametrizations.weight.original0.copy_(conv.gain[r])
+    return reference
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_normalised_convolutions_equal_those_of_torch(rng, size):
+    layer, x = NormalisedConv(3, 2, 4, size, gain=1.75, rng=rng).double(), normal(rng, 5, 6, 7, 6)
+    close(layer.gain, torch.full_like(layer.gain, 1.75))
+    with torch.no_grad():
+        layer.gain.mul_(1 + torch.rand(layer.gain.shape, generator=rng))
+    for r, (own, y) in enumerate(zip(members_of(x, 3), members_of(layer(x), 3), strict=True)):
+        close(y, torch_conv(layer, r)(own))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(Conv, nn.Conv2d), (ConvTranspose, nn.ConvTranspose2d)])
-def test_convolutions_start_in_the_range_of_torchs(rng, ours, theirs):
+def test_convolutions_start_in_the_range_of_torch(rng, ours, theirs):
     """Uniform on an interval: the largest of many is close to its end, for weights and biases."""
     layer, reference = ours(4, 5, 300, 3, rng=rng), theirs(5, 300, 3)
     bound = 1 / math.sqrt((5 if ours is Conv else 300) * 9)
@@ -115,7 +100,7 @@ def test_convolutions_start_in_the_range_of_torchs(rng, ours, theirs):
     assert not torch.equal(layer.weight[0], layer.weight[1])
 
 
-def test_batch_norm_is_torchs_and_its_averages_are_updated_in_place(rng):
+def test_batch_norm_equals_that_of_torch_and_updates_averages_in_place(rng):
     layer = BatchNorm(3, 2).double()
     with torch.no_grad():
         layer.weight.copy_(normal(rng, 3, 2))
@@ -136,19 +121,9 @@ def test_batch_norm_is_torchs_and_its_averages_are_updated_in_place(rng):
 
 
 @pytest.mark.parametrize(("block", "size"), [(Down, (4, 3)), (Up, (14, 10))])
-def test_residual_blocks(rng, block, size):
+def test_residual_blocks_equal_their_formula(rng, block, size):
     layer = block(2, 3, 4, rng=rng).double()
     x = normal(rng, 6, 6, 7, 5)
-
-    def torchs(conv, r):
-        outputs, inputs, size, _ = conv.weight[r].shape
-        reference = nn.Conv2d(inputs, outputs, size, padding=size // 2).double()
-        with torch.no_grad():
-            reference.weight.copy_(conv.weight[r])
-            reference.bias.copy_(conv.bias[r])
-            reference = weight_norm(reference)
-            reference.parametrizations.weight.original0.copy_(conv.gain[r])
-        return reference
 
     def resampled(h):
         if block is Up:
@@ -158,7 +133,7 @@ def test_residual_blocks(rng, block, size):
     y = layer(x)
     assert y.shape == (6, 8, *size)
     for r, (own, out) in enumerate(zip(members_of(x, 2), members_of(y, 2), strict=True)):
-        first, second, skip = (torchs(conv, r) for conv in (layer.first, layer.second, layer.skip))
+        first, second, skip = (torch_conv(conv, r) for conv in (layer.first, layer.second, layer.skip))
         h = resampled(first(own.relu()))
         close(out, second(h.relu()) + skip(resampled(own)))
 
@@ -170,16 +145,11 @@ def test_residual_blocks_keep_the_mean_square_at_the_start(rng, factors):
     torch.testing.assert_close(y.square().mean(), x.square().mean(), rtol=0.15, atol=0)
 
 
-def test_an_odd_edge_is_the_mean_of_what_is_there():
-    x = torch.arange(9.0).reshape(1, 1, 3, 3)
-    assert Down._pool(x)[0, 0].tolist() == [[2, 3.5], [6.5, 8]]
-
-
 # The tables.
 
 
-def torchs_convnet(w, c, n, outputs):
-    """Table A.3, layer by layer in torch's own: encoder and decoder of one member."""
+def torch_convnet(w, c, n, outputs):
+    """Return encoder and decoder of one member by table A.3, in layers of torch."""
     encoder = nn.Sequential(
         *(nn.Conv2d(c, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ELU()),
         *(nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ELU()),
@@ -206,7 +176,7 @@ def torchs_convnet(w, c, n, outputs):
 
 
 def copy_member(net, r, reference):
-    """Both state their layers in the order in which they work, and weight before bias."""
+    """Copy parameters; both nets have their layers in the order of computation, and weight before bias."""
     with torch.no_grad():
         for own, torchs in zip(net.parameters(), reference.parameters(), strict=True):
             value = own[r].squeeze(0) if torchs.dim() == 1 else own[r]
@@ -214,14 +184,14 @@ def copy_member(net, r, reference):
 
 
 @pytest.mark.parametrize(("w", "c"), [(28, 1), (32, 3)])
-def test_convnet_is_table_a3(rng, w, c):
+def test_convnet_equals_table_a3(rng, w, c):
     net = ConvNet()
     encoder, decoder = net.encoder(2, w * w * c, 10, rng=rng).double(), net.decoder(2, 5, w * w * c, rng=rng).double()
     x, z = normal(rng, 2, 3, w, w, c), normal(rng, 2, 3, 5)
     y, decoded = encoder(x.flatten(2)), decoder(z)
     assert (y.shape, decoded.shape) == ((2, 3, 10), (2, 3, w * w * c))
     for r in range(2):
-        a, b = torchs_convnet(w, c, 5, 10)
+        a, b = torch_convnet(w, c, 5, 10)
         copy_member(encoder, r, a)
         copy_member(decoder, r, b)
         close(y[r], a(x[r].permute(0, 3, 1, 2)))
@@ -232,20 +202,16 @@ def numbers_in(module):
     return sum(p.numel() for p in module.parameters())
 
 
-def test_numbers_of_parameters_by_hand():
+def test_numbers_of_parameters_of_the_convnet_by_hand():
     """Filters and biases, then twice the channels of each batch norm, then the dense layers; n = 5."""
     convs = (1 * 9 + 1) * 8 + (8 * 9 + 1) * 16 + (16 * 9 + 1) * 32 + (32 * 9 + 1) * 64 + (64 * 49 + 1) * 64
     assert numbers_in(ConvNet().encoder(1, 784, 10)) == convs + 2 * (8 + 16 + 32 + 64) + 65 * 64 + 65 * 10 == 230_202
     back = (64 * 64 * 49 + 64) + (64 * 32 * 16 + 32) + (32 * 16 * 9 + 16) + (16 * 8 * 16 + 8) + (8 * 9 + 1)
     assert numbers_in(ConvNet().decoder(1, 5, 784)) == 6 * 64 + 65 * 64 + back + 2 * (64 + 32 + 16 + 8) == 245_105
-    arch1 = ARCHITECTURES["arch1"]
-    assert numbers_in(arch1.encoder(1, 784, 10)) == 785 * 500 + 501 * 1000 + 1001 * 10 == 903_510
-    assert numbers_in(arch1.decoder(1, 5, 784)) == 6 * 500 + 501 * 500 + 501 * 784 == 646_284
-    assert numbers_in(arch1.decoder(3, 5, 784)) == 3 * 646_284
 
 
 @pytest.mark.parametrize("w", [28, 32])
-def test_resnet_is_table_a4(rng, w):
+def test_resnet_has_the_sizes_of_table_a4(rng, w):
     encoder, decoder = ResNet(width=1).encoder(2, w * w, 10, rng=rng), ResNet(width=1).decoder(2, 5, w * w, rng=rng)
     sizes = []
     for block in (*encoder.maps[1:6], *decoder.maps[:5]):
@@ -275,48 +241,28 @@ def test_resnet_channels_stop_growing_after_five_blocks():
     assert [block.skip.weight.shape[1] for block in net.maps[1:-1]] == [2, 4, 8, 16, 32, 32, 32]
 
 
-def test_mlps_of_the_papers():
-    def widths(net):
-        return [layer.weight.shape[2] for layer in net.layers]
-
-    expected = {
-        "mlp": ([512, 384, 256, 256, 10], [256, 256, 384, 512, 784]),
-        "arch1": ([500, 1000, 10], [500, 500, 784]),
-        "arch2": ([256, 512, 512, 10], [512, 256, 784]),
-        "arch3": ([128, 256, 128, 128, 10], [128, 128, 784]),
-        "toy": ([64, 512, 64, 10], [64, 512, 784]),
-    }
-    h = torch.tensor(-1.0)
-    for name, (encoder, decoder) in expected.items():
-        nets = ARCHITECTURES[name].encoder(1, 784, 10), ARCHITECTURES[name].decoder(1, 5, 784)
-        assert (widths(nets[0]), widths(nets[1])) == (encoder, decoder)
-        for net in nets:
-            assert net.activation(h) == torch.tensor(-0.1 if name == "mlp" else -0.01)
-            assert (net.dropout.p, net.dropout_after) == ((0.1, 2) if name == "mlp" else (0, None))
-
-
 # Members, precision, copies.
 
 
 @every_net
 @pytest.mark.parametrize("training", [False, True])
-def test_a_member_alone_is_what_it_was_among_others(rng, net, training):
+def test_selected_members_give_the_same_outputs(rng, net, training):
     nets, x, z = pair(net, rng).double(), normal(rng, 3, 5, D), normal(rng, 3, 5, 4)
     for module, given in zip(nets, (x, z), strict=True):
         module(given)  # so that running averages differ between members
         module.train(training)
-        alone, two = select_member(module, 1), select_members(module, [2, 0])
+        alone, two = select_members(module, [1]), select_members(module, [2, 0])
         y = module(given)
         close(alone(given[1:2])[0], y[1])
         close(two(given[[2, 0]]), y[[2, 0]])
         assert all(len(t) == 1 for t in alone.state_dict().values())
         for name, tensor in module.state_dict().items():
-            close(alone.state_dict()[name][0], tensor[1])  # running averages went the same way
+            close(alone.state_dict()[name][0], tensor[1])  # the running averages are the same
 
 
 @every_net
 @pytest.mark.parametrize("training", [False, True])
-def test_members_do_not_meet(rng, net, training):
+def test_members_do_not_depend_on_each_other(rng, net, training):
     nets, x, z = pair(net, rng).train(training), normal(rng, 3, 5, D).float(), normal(rng, 3, 5, 4).float()
     for module, given in zip(nets, (x, z), strict=True):
         module(given)[0].square().sum().backward()
@@ -327,7 +273,7 @@ def test_members_do_not_meet(rng, net, training):
 
 
 @every_net
-def test_precision_copies_and_state(rng, net):
+def test_copies_states_and_precisions_give_the_same_outputs(rng, net):
     nets, x, z = pair(net, rng), normal(rng, 3, 5, D), normal(rng, 3, 5, 4)
     for module, given in zip(nets, (x, z), strict=True):
         module(given.float())
@@ -346,7 +292,7 @@ def test_precision_copies_and_state(rng, net):
 
 
 @every_net
-def test_a_seed_repeats_a_net_and_the_global_generators_are_left_alone(net):
+def test_a_seed_determines_a_net_and_global_generators_do_not_change(net):
     before = torch.get_rng_state(), np.random.get_state()[1].copy()
     a, b, c = (pair(net, torch.Generator().manual_seed(seed)) for seed in (1, 1, 2))
     a[0](torch.ones(3, 4, D))
@@ -363,11 +309,11 @@ def test_a_seed_repeats_a_net_and_the_global_generators_are_left_alone(net):
 
 
 @image_nets
-def test_colours_are_where_they_should_be(rng, net):
+def test_channels_of_input_and_output_are_in_order(rng, net):
     encoder, decoder = pair(net, rng).double().eval()
     x, z = normal(rng, 3, 5, D), normal(rng, 3, 5, 4)
     with torch.no_grad():
-        encoder.maps[0].weight[:, :, 1:] = 0  # it looks at red alone
+        encoder.maps[0].weight[:, :, 1:] = 0  # only red has weight
         decoder.last.weight.zero_()
         decoder.last.bias.copy_(torch.tensor([1.0, 2.0, 3.0]))
     y, changed = encoder(x), x.clone()
@@ -379,8 +325,8 @@ def test_colours_are_where_they_should_be(rng, net):
 
 
 @image_nets
-def test_every_pixel_is_seen_and_drawn(rng, net):
-    """Images whose sides are no powers of two, and of different lengths."""
+def test_every_pixel_enters_the_latents_and_depends_on_them(rng, net):
+    """For images whose sides differ and are not powers of two."""
     for shape in ((6, 5, 3), (5, 11, 1), (9, 4, 2)):
         d = math.prod(shape)
         encoder, decoder = pair(dataclasses.replace(net, shape=shape), rng, members=1, d=d).double().eval()
@@ -391,8 +337,8 @@ def test_every_pixel_is_seen_and_drawn(rng, net):
 
 
 @image_nets
-def test_a_smaller_image_is_the_upper_left_of_a_larger(rng, net):
-    """They are drawn by the same filters, and cut."""
+def test_a_smaller_image_is_the_upper_left_of_a_larger_one(rng, net):
+    """The same filters make both, and the smaller one is cut out."""
     z = normal(rng, 2, 5, 4)
     large, small = (
         dataclasses.replace(net, shape=shape).decoder(2, 4, math.prod(shape), rng=torch.Generator().manual_seed(0))
@@ -408,95 +354,3 @@ def test_the_shorter_side_grows_later():
         block.register_forward_hook(lambda block, given, out: sizes.append(out.shape[2:]))
     net(torch.zeros(2, 1, 5))
     assert sizes == [(1, 2), (1, 4), (1, 8), (2, 16), (4, 32)]
-
-
-@pytest.mark.parametrize(("net", "rate"), [(Dense((64, 32)), 5e-3), (ConvNet(), 5e-3), (ResNet(), 2e-3)])
-def test_nets_learn_eight_images(net, rate):
-    """Two stripes of a colour each, less the mean image: nothing is learnt that does not go through the latents."""
-    rng = torch.Generator().manual_seed(0)
-    colours = torch.randn((8, 2, 1, 3), generator=rng)
-    images = (colours - colours.mean(0)).repeat_interleave(4, 1).expand(-1, -1, 8, -1).flatten(1)
-    nets, losses = pair(net, rng, members=2, d=192, n=8), []
-
-    def loss(batch, step):
-        value = (nets[1](nets[0](batch[0])) - batch[0]).square().mean((1, 2))
-        losses.append(value.detach())
-        return value
-
-    minimise(nets, loss, [images], Plan(steps=30, learning_rate=rate))
-    assert (losses[-1] < 0.7 * losses[0]).all()
-
-
-# Architectures as values.
-
-
-def test_architectures_are_values():
-    assert ConvNet((28, 28)) == ConvNet(shape=(28, 28)) != ConvNet()
-    assert len({*ARCHITECTURES.values(), *(copy.deepcopy(net) for net in ARCHITECTURES.values())}) == len(ARCHITECTURES)
-    assert repr(ResNet()) == "ResNet(shape=None, width=16)"
-    assert eval(repr(Dense((3,), dropout=0.5, dropout_after=1))) == Dense((3,), dropout=0.5, dropout_after=1)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        ConvNet().shape = (4, 4)
-    assert all(isinstance(net, Architecture) for net in ARCHITECTURES.values())
-
-
-@pytest.mark.parametrize("name", sorted(ARCHITECTURES))
-def test_every_architecture_builds(name):
-    net = resolve(name, 16)
-    nets = pair(net, torch.Generator().manual_seed(0), members=2, d=16, n=3)
-    set_rng(nets, torch.Generator().manual_seed(0))
-    x, z = torch.zeros(2, 4, 16), torch.zeros(2, 4, 3)
-    assert (nets[0](x).shape, nets[1](z).shape) == ((2, 4, 3), (2, 4, 16))
-
-
-def test_decoder_mirrors_encoder_unless_told():
-    assert [layer.weight.shape[2] for layer in Dense((7, 5)).decoder(1, 2, 9).layers] == [5, 7, 9]
-    assert [layer.weight.shape[2] for layer in Dense((7, 5), (3,)).decoder(1, 2, 9).layers] == [3, 9]
-
-
-def test_resolve_finds_shapes():
-    assert resolve("convnet", 784) == ConvNet((28, 28, 1))
-    assert resolve("resnet", 3072) == ResNet((32, 32, 3))
-    assert resolve(ConvNet((5, 6)), 30) == ConvNet((5, 6, 1))
-    assert resolve(ResNet(width=3), 120, (5, 8, 3)) == ResNet((5, 8, 3), width=3)
-    assert resolve(ConvNet((4, 9)), 36, (6, 6)) == ConvNet((4, 9, 1))
-    assert resolve("arch2", 10) is ARCHITECTURES["arch2"]
-    assert resolve(Dense(), 36, (6, 6)).shape == (6, 6, 1)
-    assert resolve(resolve("convnet", 48), 48) == ConvNet((4, 4, 3))
-
-
-@pytest.mark.parametrize(
-    ("net", "d", "error", "words"),
-    [
-        ("vgg", 784, ValueError, "one of .*'convnet'.*or an Architecture.* Got 'vgg'"),
-        (ConvNet, 784, ValueError, "or an Architecture.* Got <class"),
-        (
-            "convnet",
-            10,
-            DataError,
-            r"d=10 columns are neither a square grey.*Say the shape.*ConvNet\(shape=",
-        ),
-        (ResNet((28, 28)), 100, DataError, r"shape \(28, 28\) have 784 numbers each, the rows have d=100.*ResNet\("),
-        (Dense(shape=(2, 3)), 5, DataError, r"shape \(2, 3\) have 6 numbers each, the rows have d=5"),
-        (ConvNet((28,)), 28, ValueError, r"shape must be \(height, width\) or .* Got \(28,\)"),
-        (ConvNet((-2, -8)), 16, ValueError, r"shape must be .* Got \(-2, -8\)"),
-        (ConvNet((4.0, 4.0)), 16, ValueError, r"shape must be .* Got \(4.0, 4.0\)"),
-        ("resnet", 9, DataError, "at least 4 x 4 pixels. These have 3 x 3; use net='mlp'"),
-        (ResNet(width=0), 784, ValueError, "width must be a positive number of channels. Got 0"),
-        (Dense((3, 0)), 9, ValueError, r"hidden must be a tuple of positive layer widths. Got \(3, 0\)"),
-        (Dense((True,)), 9, ValueError, r"hidden must be .* Got \(True,\)"),
-        (Dense(64), 9, ValueError, "hidden must be a tuple of positive layer widths. Got 64"),
-        (Dense((3,), [3]), 9, ValueError, r"decoder_hidden must be .* or None. Got \[3\]"),
-        (Dense(activation="swish"), 9, ValueError, "activation must be one of .* Got 'swish'"),
-        (Dense(dropout=1.0), 9, ValueError, "dropout must be .* less than 1. Got 1.0"),
-        (Dense(dropout_after=0), 9, ValueError, "dropout_after must be .* Got 0"),
-    ],
-)
-def test_what_cannot_be_built_is_said_once_and_early(net, d, error, words):
-    with pytest.raises(error, match=words):
-        resolve(net, d)
-    if isinstance(net, Architecture):
-        for build in (lambda: net.encoder(1, d, 2), lambda: net.decoder(1, 2, d)):
-            if net != Dense(shape=(2, 3)):
-                with pytest.raises(error, match=words):
-                    build()

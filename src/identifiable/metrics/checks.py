@@ -1,14 +1,12 @@
-"""What every metric asks of its input, said once."""
+"""Checks of the input of metrics."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from identifiable.arrays import FloatArray
 from identifiable.errors import DataError
-
-FloatArray = NDArray[np.floating[Any]]
-IntArray = NDArray[np.intp]
 
 
 def table(name: str, values: ArrayLike, *, min_rows: int = 2) -> FloatArray:
@@ -39,9 +37,3 @@ def same_rows(**tables: NDArray[Any]) -> None:
     if len({len(values) for values in tables.values()}) > 1:
         found = ", ".join(f"{name} has {len(values)}" for name, values in tables.items())
         raise DataError(f"Expected one row per sample in each input, got: {found}. Pass the same samples to both.")
-
-
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Refuse an option that is not among those offered."""
-    if value not in allowed:
-        raise DataError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}.")
