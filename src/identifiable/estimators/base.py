@@ -206,7 +206,7 @@ class LatentModel(ParameterChecks, ClassNamePrefixFeaturesOutMixin, TransformerM
         if agree.verdict == "holds":
             return replace(found, checks=checks)
         if_undecided_hold = Level.NONE if agree.verdict == "fails" else found.if_undecided_hold
-        return Certificate(Level.NONE, if_undecided_hold, "", checks, (), (), None, None, True)
+        return Certificate.nothing(*checks, if_undecided_hold=if_undecided_hold)
 
     def _compare_restarts(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
         """Set `stability_` from the restarts' latents (R, N, n) of held-out rows; return the restart that agrees most.

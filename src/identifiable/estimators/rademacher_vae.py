@@ -41,7 +41,7 @@ from identifiable.estimators.autoencoder import Autoencoder, Likelihood, Posteri
 from identifiable.estimators.trained import Split
 from identifiable.estimators.variational import VariationalAutoencoder
 from identifiable.nets import Architecture, as_tensor
-from identifiable.theory import Certificate, Check, Level
+from identifiable.theory import Certificate, Check
 from identifiable.training import Batch, History, Stage
 
 MOST_BITS = 16
@@ -191,7 +191,7 @@ class RademacherVAE(VariationalAutoencoder):
     def certificate_(self) -> Certificate:
         """Level "none", with the reason: no theorem guarantees these latents."""
         check_is_fitted(self)
-        return self._certified(Certificate(Level.NONE, Level.NONE, "", (_HASHED,), (), (), None, None, True))
+        return self._certified(Certificate.nothing(_HASHED))
 
     # -- the bound --------------------------------------------------------------------
 

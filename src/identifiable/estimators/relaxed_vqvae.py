@@ -43,7 +43,7 @@ from identifiable.estimators.variational import VariationalAutoencoder
 from identifiable.metrics import agreement, mcc
 from identifiable.nets import Architecture
 from identifiable.nets.grid import GridNet
-from identifiable.theory import Certificate, Check, Level
+from identifiable.theory import Certificate, Check
 from identifiable.training import Batch, Step
 
 # -- codes ------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ class RelaxedVQVAE(VariationalAutoencoder):
                 sentence="An autoencoder has no distribution of its latents: any invertible map of them, undone in the "
                 "decoder, fits as well.",
             )
-        return self._certified(Certificate(Level.NONE, Level.NONE, "", (why,), (), (), None, None, True))
+        return self._certified(Certificate.nothing(why))
 
     # -- the bound --------------------------------------------------------------------
 
