@@ -183,9 +183,8 @@ def reproduce(
 
     if name is None:
         from identifiable.experiments.papers import RECIPES
-        from identifiable.experiments.terminal import recipe_table
 
-        Console().print(recipe_table(RECIPES.values()))
+        Console().print(sweeps.recipe_table(RECIPES.values()))
         return
     found = sweeps.reproduce(
         name,

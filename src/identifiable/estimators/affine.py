@@ -1,6 +1,7 @@
 """The base of the affine methods: z = W (x - origin), its inverse, and Gaussian noise outside the latents' subspace."""
 
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from identifiable.errors import join_few, warn_recovery
 from identifiable.estimators.base import LatentModel
 
 
+@dataclass(eq=False, repr=False)
 class AffineModel(LatentModel):
     """A model whose latents are an affine function of x, with isotropic noise outside their principal subspace.
 
@@ -25,20 +27,9 @@ class AffineModel(LatentModel):
     log_det_ : log p(x) = log p(z) + log N(residual; 0, I) + log_det_ on the subspace in which the rows vary.
     """
 
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-    ) -> None:
-        self.n_latents = n_latents  # type: ignore[assignment]
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+    n_latents: int | None = None  # type: ignore[assignment]
+    _: KW_ONLY
+    n_restarts: int = 1
 
     @property
     def _n_features_out(self) -> int:

@@ -7,6 +7,7 @@ has the same density.
 
 import warnings
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +27,7 @@ from identifiable.estimators.sparse_unmixing import SparseUnmixing
 EIGENVALUE_FLOOR = 1e-10  # of the covariance, relative to its largest eigenvalue: keeps it invertible
 
 
+@dataclass(eq=False, repr=False)
 class _Baseline(AffineModel):
     """Affine latents and a Gaussian density.
 
@@ -84,6 +86,7 @@ class _Baseline(AffineModel):
         self.fit_status_ = self.stability_.status
 
 
+@dataclass(eq=False, repr=False)
 class RawData(_Baseline):
     """The columns of x themselves, centred: the lowest baseline.
 
@@ -104,6 +107,7 @@ class RawData(_Baseline):
         return np.eye(X.shape[1])[largest]
 
 
+@dataclass(eq=False, repr=False)
 class PrincipalComponents(_Baseline):
     """The n leading principal components of the standardised columns, each with unit variance.
 
@@ -123,6 +127,7 @@ class PrincipalComponents(_Baseline):
         return (axes * signs / coordinates.sd).T / coordinates.scale
 
 
+@dataclass(eq=False, repr=False)
 class IndependentComponents(_Baseline):
     """FastICA (Hyvärinen 1999; scikit-learn's) on the leading n principal components, from several random starts.
 
@@ -131,16 +136,8 @@ class IndependentComponents(_Baseline):
     Hyvärinen, Fast and robust fixed-point algorithms for independent component analysis, IEEE TNN 1999.
     """
 
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 4,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-    ) -> None:
-        super().__init__(n_latents, n_restarts=n_restarts, random_state=random_state, device=device, verbose=verbose)
+    _: KW_ONLY
+    n_restarts: int = 4
 
     def _unmix(self, X: FloatArray, coordinates: Coordinates, n: int) -> Array:
         seed = self._seed()

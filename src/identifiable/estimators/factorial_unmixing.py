@@ -16,7 +16,7 @@ With noise, x = A z + b + e, and Cov(e) is known or, with fewer latents than col
 it is subtracted from every C_j.
 """
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -28,7 +28,7 @@ from identifiable.algorithms.diagonal_basis import diagonal_basis, in_basis
 from identifiable.algorithms.factorial import FactorialMixture, covariances_of, em_mixture, free_bic
 from identifiable.algorithms.singular import log_sum_exp
 from identifiable.algorithms.ties import tied
-from identifiable.arrays import Array, FloatArray, is_integer, is_real
+from identifiable.arrays import Array, FloatArray, is_real
 from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.affine import AffineModel
 from identifiable.theory import Certificate, Structure, certify, structure_of
@@ -38,6 +38,7 @@ CHOICE_ROWS = 20_000  # rows on which the number of components is selected
 ROWS_PER_COMPONENT = 4  # least rows per component and per parameter of its mean, for a number of components
 
 
+@dataclass(eq=False, repr=False)
 class FactorialUnmixing(AffineModel):
     """Find the affine map whose latents are independent Gaussians within every hidden component.
 
@@ -91,26 +92,13 @@ class FactorialUnmixing(AffineModel):
     NeurIPS 2022, Theorem E.1. Gales, Semi-tied covariance matrices for hidden Markov models, IEEE TSAP 1999.
     """
 
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 4,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        n_components: int | None = None,
-        max_components: int = 50,
-        noise: float | None = None,
-        max_iter: int = 200,
-        tol: float = 1e-5,
-    ) -> None:
-        super().__init__(n_latents, n_restarts=n_restarts, random_state=random_state, device=device, verbose=verbose)
-        self.n_components = n_components
-        self.max_components = max_components
-        self.noise = noise
-        self.max_iter = max_iter
-        self.tol = tol
+    _: KW_ONLY
+    n_restarts: int = 4
+    n_components: int | None = None
+    max_components: int = 50
+    noise: float | None = None
+    max_iter: int = 200
+    tol: float = 1e-05
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d). y is ignored."""
@@ -244,11 +232,8 @@ class FactorialUnmixing(AffineModel):
 
     def _check_parameters(self) -> None:
         self._check_common_parameters()
-        self._require(
-            "n_components", self.n_components is None or is_integer(self.n_components, 1), "None or an integer >= 1"
-        )
-        self._require("max_components", is_integer(self.max_components, 1), "an integer >= 1")
-        known = self.noise is None or self.noise == 0 or is_real(self.noise, 0)
-        self._require("noise", known, "None or a real number >= 0")
-        self._require("max_iter", is_integer(self.max_iter, 1), "an integer >= 1")
-        self._require("tol", is_real(self.tol, 0), "a real number > 0")
+        self._require_integers(n_components=1, optional=True)
+        self._require_integers(max_components=1, max_iter=1)
+        valid = self.noise is None or self.noise == 0 or is_real(self.noise, 0)
+        self._require("noise", valid, "None or a real number >= 0")
+        self._require_positive("tol")

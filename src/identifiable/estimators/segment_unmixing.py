@@ -11,7 +11,7 @@ means that change with u have no information on a linear map; only variances cou
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ from scipy.special import betaln, logsumexp
 from scipy.stats import norm
 
 from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, least_separation, separation
-from identifiable.arrays import Array, FloatArray, is_integer
+from identifiable.arrays import Array, FloatArray
 from identifiable.data.auxiliary import Auxiliary
 from identifiable.errors import DataError
 from identifiable.estimators.affine import AffineModel
@@ -29,6 +29,7 @@ from identifiable.estimators.affine import AffineModel
 PSEUDO_ROWS = 2.0  # of the pooled covariance, added to the rows of every value of u
 
 
+@dataclass(eq=False, repr=False)
 class SegmentUnmixing(AffineModel):
     """Find the affine map whose latents are independent Gaussians for every value of an observed u.
 
@@ -76,29 +77,18 @@ class SegmentUnmixing(AffineModel):
     Ablin, Cardoso & Gramfort, Beyond Pham's algorithm for joint diagonalization, ESANN 2019.
     """
 
-    needs_u = True
+    _: KW_ONLY
+    n_restarts: int = 4
+    u_types: str | Sequence[str] = "auto"
+    n_groups: int | None = None
+    means: bool | str = "auto"
 
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 4,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        u_types: str | Sequence[str] = "auto",
-        n_groups: int | None = None,
-        means: bool | str = "auto",
-    ) -> None:
-        super().__init__(n_latents, n_restarts=n_restarts, random_state=random_state, device=device, verbose=verbose)
-        self.u_types = u_types
-        self.n_groups = n_groups
-        self.means = means
+    needs_u = True
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d) with the auxiliary variable y = u, (N,) or (N, m)."""
         self._check_common_parameters()
-        self._require("n_groups", self.n_groups is None or is_integer(self.n_groups, 2), "an integer >= 2 or None")
+        self._require_integers(n_groups=2, optional=True)
         self._require("means", isinstance(self.means, bool) or self.means == "auto", "True, False or 'auto'")
         X = self._check_training_data(X)
         self.auxiliary_ = Auxiliary.of(y, len(X), self.u_types, self.n_groups)

@@ -15,7 +15,7 @@ likelihood of a noisy model (`algorithms/noisy.py`).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from identifiable.algorithms.coordinates import Coordinates, one_thread
 from identifiable.algorithms.hyperplanes import Unmixing, find_hyperplanes, refine, sample_rows
 from identifiable.algorithms.spike_slab import pattern_mixture, patterns_of, spike_width
-from identifiable.arrays import Array, FloatArray, is_integer
+from identifiable.arrays import Array, FloatArray
 from identifiable.errors import warn_recovery
 from identifiable.estimators.affine import AffineModel
 from identifiable.estimators.base import resolve_device
@@ -45,6 +45,7 @@ class Masks:
     frequencies: Array
 
 
+@dataclass(eq=False, repr=False)
 class SparseUnmixing(AffineModel):
     """Find the affine map under which every latent is zero (inactive) as often as possible.
 
@@ -93,20 +94,9 @@ class SparseUnmixing(AffineModel):
     mixing, AISTATS 2026.
     """
 
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        max_rounds: int = 8,
-        noisy: bool = True,
-    ) -> None:
-        super().__init__(n_latents, n_restarts=n_restarts, random_state=random_state, device=device, verbose=verbose)
-        self.max_rounds = max_rounds
-        self.noisy = noisy
+    _: KW_ONLY
+    max_rounds: int = 8
+    noisy: bool = True
 
     @property
     def _origin(self) -> Array:
@@ -141,8 +131,8 @@ class SparseUnmixing(AffineModel):
     def _prepare(self, X: ArrayLike) -> "_Job":
         """Check the parameters and X, and reduce X to the coordinates of the search."""
         self._check_common_parameters()
-        self._require("max_rounds", is_integer(self.max_rounds, 1), "an integer >= 1")
-        self._require("noisy", isinstance(self.noisy, bool), "True or False")
+        self._require_integers(max_rounds=1)
+        self._require_bools("noisy")
         X = self._check_training_data(X)
         seed = self._seed()
         train, held = self._hold_out(len(X), seed)

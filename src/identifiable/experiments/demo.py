@@ -19,8 +19,8 @@ from identifiable.estimators import PDGMM, SparseUnmixing
 from identifiable.estimators.base import STABLE, LatentModel
 from identifiable.experiments.measure import fit, make_data, recovered
 from identifiable.experiments.recipe import BASELINES, DONE, Method, QuickOverrides, Recipe, Record, Setting
-from identifiable.experiments.summary import per_run, summarise
-from identifiable.experiments.terminal import summary_table
+from identifiable.experiments.reproduce import summary_table
+from identifiable.experiments.summary import per_run
 from identifiable.metrics import match, mcc
 from identifiable.persist import save
 from identifiable.report.plots.recovery import plot_activity, plot_recovery
@@ -29,7 +29,7 @@ LATENTS = 5
 TRAINED = ("VAE", "PDGMM")
 RECIPE = Recipe(
     name="demo",
-    title="Comparison with the ground truth",
+    title="recovery of the true latents",
     source="",
     question="Which of the methods recover the latents of simulated rows?",
     experiment="recovery",
@@ -86,12 +86,12 @@ def run_demo(
     console.print(Panel(_findings(pdgmm), title="PDGMM: what it found"))
     console.print(Panel(str(pdgmm.certificate_), title="PDGMM: guarantees"))
     console.print()
-    console.rule(RECIPE.title)
+    console.rule("Comparison with the ground truth")
     caption = (
-        "mcc: mean correlation with the true latents on new rows; 1 is exact up to order, sign and scale.\nr2: of the "
-        "estimates, regressed on the true latents.\n* better than every trivial baseline; red: not better."
+        "MCC: mean correlation with the true latents on new rows; 1 is exact up to order, sign and scale.\n"
+        "R²: of the estimates, regressed on the true latents."
     )
-    console.print(summary_table(RECIPE, summarise(RECIPE, records), caption))
+    console.print(summary_table(RECIPE, records, caption))
     console.print(_pattern_accuracy(pdgmm, new))
     console.print(_affine_mixture(sparse, len(sample), random_state))
     selected = max(TRAINED, key=lambda name: models[name].stability_.score)

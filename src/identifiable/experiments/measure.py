@@ -252,7 +252,7 @@ def agreement(run: Run, device: str) -> Measurement:
     metrics = {"seconds": time.perf_counter() - started}
     pairs = list(combinations(range(len(each)), 2))
 
-    def mean(compare: Callable[[Any, Any], float], of: Sequence[Any]) -> float:
+    def mean(compare: Callable[[Any, Any], Any], of: Any) -> float:
         return float(np.mean([compare(of[a], of[b]) for a, b in pairs]))
 
     if isinstance(model, RelaxedVQVAE):
@@ -319,7 +319,7 @@ def _steps(how: Method) -> list[Method]:
 
 
 def _build(run: Run, how: Method, sample: Sample, device: str, restarts: int | None = None) -> LatentModel:
-    estimator: type[LatentModel] = getattr(identifiable, how.estimator)
+    estimator: Callable[..., LatentModel] = getattr(identifiable, how.estimator)
     request = DataRequest.of(run)
     params = dict(how.params)
     if isinstance(net := params.get("net"), str):

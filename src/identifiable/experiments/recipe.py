@@ -249,11 +249,6 @@ class Record:
     commit: str | None = None
     finished: str = ""
 
-    @property
-    def cell(self) -> Run:
-        """The run, under its name in the file."""
-        return self.run
-
     def to_line(self) -> str:
         """Return the record as one line of JSON; numbers that are not finite become null."""
         tree = asdict(self)

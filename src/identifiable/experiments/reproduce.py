@@ -1,14 +1,17 @@
 """Run a recipe and write its results: a table in the terminal, a page, and a table of all runs."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import torch
+from rich.box import SIMPLE
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from identifiable.errors import DataError
 from identifiable.experiments.measure import best_device, group, measure, measure_batch
@@ -17,9 +20,10 @@ from identifiable.experiments.recipe import BASELINES, FAILED, QUICK, Recipe, Re
 from identifiable.experiments.run_folder import Results, collect, merge, read_records
 from identifiable.experiments.runner import run_all
 from identifiable.experiments.summary import summarise
-from identifiable.experiments.terminal import summary_table
 from identifiable.experiments.worker import BatchMeasure
 from identifiable.report.experiment_page import write_report
+from identifiable.report.experiment_tables import tables_of
+from identifiable.report.sweep import Sweep
 
 
 @dataclass(frozen=True)
@@ -135,10 +139,37 @@ def in_order(recipe: Recipe, records: Sequence[Record]) -> tuple[Record, ...]:
     return tuple(sorted(records, key=place))
 
 
+def recipe_table(recipes: Iterable[Recipe]) -> Table:
+    """Return the table of all recipes, paper by paper."""
+    table = Table(box=None, caption="identifiable reproduce NAME [--quick]", caption_justify="left")
+    table.add_column("recipe", no_wrap=True)
+    table.add_column("content", overflow="fold")
+    table.add_column("runs, quick", justify="right", no_wrap=True)
+    previous = None
+    for recipe in recipes:
+        paper, _, place = recipe.source.partition("), ")
+        if paper != previous:
+            table.add_row("")
+            table.add_row(Text(recipe.name.split("/")[0], "bold"), Text(f"{paper})", "bold"))
+        full, quick = (len(recipe.runs(quick=quick)) for quick in (False, True))
+        table.add_row(f"  {recipe.name}", Text.assemble(recipe.title, (f"  {place}", "dim")), f"{full}, {quick}")
+        previous = paper
+    return table
+
+
+def summary_table(recipe: Recipe, records: Sequence[Record], caption: str = "") -> Table:
+    """Return the main table of the report of these records, for a terminal."""
+    options = {"title": f"{recipe.name}: {recipe.title}", "title_justify": "left", "caption_justify": "left"}
+    tables = tables_of(Sweep(recipe, records))
+    if not tables:
+        return Table(title=f"{recipe.name}: {recipe.title}", caption=caption)
+    return next(iter(tables.values())).terminal(**options, caption=caption, box=SIMPLE, padding=(0, 1))
+
+
 def show(found: Reproduction, console: Console | None = None) -> None:
     """Print the table, the failed runs, and the path of the page."""
     console, results = console or Console(), found.results
-    console.print(summary_table(found.recipe, found.table, _caption(results)))
+    console.print(summary_table(found.recipe, results.records, _caption(results)))
     for record in results.records:
         if record.status == FAILED:
             run = record.run
@@ -152,4 +183,4 @@ def _caption(results: Results) -> str:
     text = ", ".join(f"{count} {state}" for state, count in counts.items() if count or state == "done")
     quick = any(record.run.size == QUICK for record in results.records)
     small = "A smaller version: fewer rows, seeds and steps than the paper. " if quick else ""
-    return f"{small}Runs: {text}. Mean ± sd over seeds; * better than every trivial baseline."
+    return f"{small}Runs: {text}. Mean ± sd over seeds; † does not beat the best trivial baseline."
