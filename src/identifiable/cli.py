@@ -183,8 +183,9 @@ def reproduce(
 
     if name is None:
         from identifiable.experiments.papers import RECIPES
+        from identifiable.experiments.terminal import recipe_table
 
-        Console().print(sweeps.recipe_table(RECIPES.values()))
+        Console().print(recipe_table(RECIPES.values()))
         return
     found = sweeps.reproduce(
         name,

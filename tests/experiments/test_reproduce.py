@@ -84,16 +84,6 @@ def test_the_table_names_what_failed(tmp_path):
     assert "published: VaDE" in text
 
 
-def test_recipes_are_listed_with_their_numbers_of_runs():
-    console = Console(width=250, record=True, quiet=False)
-    with console.capture() as captured:
-        console.print(sweeps.recipe_table(RECIPES.values()))
-    lines = captured.get().splitlines()
-    for name, recipe in RECIPES.items():
-        (line,) = [line for line in lines if line.split()[:1] == [name]]
-        assert line.rstrip().endswith(f"{len(recipe.runs())}, {len(recipe.runs(quick=True))}")
-
-
 def test_long_runs_come_first():
     runs = sweeps.longest_first(find("xu2026/table1").runs(quick=True))
     baselines = [c.method in BASELINES for c in runs]

@@ -158,6 +158,10 @@ class IFlow(GivenU, TrainedModel):
     def _n_features_out(self) -> int:
         return self.n_used_
 
+    def latents_of_restarts(self, X: ArrayLike, u: Any = None) -> FloatArray:
+        """Return the latents (R, N, n) of every restart, the same for every u. Restarts are not saved to files."""
+        return super().latents_of_restarts(X)
+
     def score_samples(self, X: ArrayLike, u: Any = None) -> FloatArray:
         """Return log p(x | u) of each row (N,), in nats and in the units of the data.
 

@@ -1,16 +1,13 @@
 """Run a recipe and write its results: a table in the terminal, a page, and a table of all runs."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pandas as pd
-from rich.box import SIMPLE
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from identifiable.errors import DataError
 from identifiable.experiments.measure import best_device, measure
@@ -20,8 +17,7 @@ from identifiable.experiments.run_folder import Results, collect, merge, read_re
 from identifiable.experiments.runner import run_all
 from identifiable.experiments.summary import summarise
 from identifiable.report.experiment_page import write_report
-from identifiable.report.experiment_tables import tables_of
-from identifiable.report.sweep import Sweep
+from identifiable.report.experiment_tables import terminal_table
 
 
 @dataclass(frozen=True)
@@ -132,37 +128,10 @@ def in_order(recipe: Recipe, records: Sequence[Record]) -> tuple[Record, ...]:
     return tuple(sorted(records, key=place))
 
 
-def recipe_table(recipes: Iterable[Recipe]) -> Table:
-    """Return the table of all recipes, paper by paper."""
-    table = Table(box=None, caption="identifiable reproduce NAME [--quick]", caption_justify="left")
-    table.add_column("recipe", no_wrap=True)
-    table.add_column("content", overflow="fold")
-    table.add_column("runs, quick", justify="right", no_wrap=True)
-    previous = None
-    for recipe in recipes:
-        paper, _, place = recipe.source.partition("), ")
-        if paper != previous:
-            table.add_row("")
-            table.add_row(Text(recipe.name.split("/")[0], "bold"), Text(f"{paper})", "bold"))
-        full, quick = (len(recipe.runs(quick=quick)) for quick in (False, True))
-        table.add_row(f"  {recipe.name}", Text.assemble(recipe.title, (f"  {place}", "dim")), f"{full}, {quick}")
-        previous = paper
-    return table
-
-
-def summary_table(recipe: Recipe, records: Sequence[Record], caption: str = "") -> Table:
-    """Return the main table of the report of these records, for a terminal."""
-    options = {"title": f"{recipe.name}: {recipe.title}", "title_justify": "left", "caption_justify": "left"}
-    tables = tables_of(Sweep(recipe, records))
-    if not tables:
-        return Table(title=f"{recipe.name}: {recipe.title}", caption=caption)
-    return next(iter(tables.values())).terminal(**options, caption=caption, box=SIMPLE, padding=(0, 1))
-
-
 def show(found: Reproduction, console: Console | None = None) -> None:
     """Print the table, the failed runs, and the path of the page."""
     console, results = console or Console(), found.results
-    console.print(summary_table(found.recipe, results.records, _caption(results)))
+    console.print(terminal_table(found.recipe, results.records, _caption(results)))
     for record in results.records:
         if record.status == FAILED:
             run = record.run

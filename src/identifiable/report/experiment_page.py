@@ -28,8 +28,8 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     page, table = folder / "report.html", folder / "results.csv"
     sweep = Sweep(recipe, records, missing)
-    html, cells = _page(sweep), per_run(records).to_csv(index=False, lineterminator="\n")
-    files.write_bytes(table, cells.encode())
+    html, runs = _page(sweep), per_run(records).to_csv(index=False, lineterminator="\n")
+    files.write_bytes(table, runs.encode())
     files.write_bytes(folder / "report.md", sweep_markdown(sweep, _facts(sweep), _notices(sweep)).encode())
     return html.write(page), table
 

@@ -2,15 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from identifiable.experiments import summary
-from identifiable.experiments.recipe import Record
+from identifiable.experiments.recipe import Recipe, Record
 from identifiable.experiments.summary import BEATS, BEATS_NOT, BETTER, SAME, WORSE, Kind, as_printed, kind_of
 from identifiable.report.certificate_text import certificate_in_words
 from identifiable.report.html import Section, render
@@ -18,6 +18,9 @@ from identifiable.report.svg import Scale, strip, strip_axis, tag
 from identifiable.report.sweep import Sweep, label_of
 from identifiable.report.table import FIGURE_SPACE, Column, Entry, Row, Table, digits_for
 from identifiable.theory.certificate import Level
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
 SIGNS = {BETTER: "▲", SAME: "=", WORSE: "▼"}
 MARKS = {BETTER: "better", SAME: "", WORSE: "worse"}
@@ -354,3 +357,13 @@ def _level_entry(runs: list[Record]) -> Entry:
 
 def _strength(level: str) -> float:
     return float(LEVELS.index(level)) if level in LEVELS else -1.0
+
+
+def terminal_table(recipe: Recipe, records: Sequence[Record], caption: str) -> "RichTable":
+    """Return the main table of the results for a terminal."""
+    from rich.box import SIMPLE
+
+    title = f"{recipe.name}: {recipe.title}"
+    left: dict[str, object] = {"title_justify": "left", "caption_justify": "left", "box": SIMPLE, "padding": (0, 1)}
+    table = next(iter(tables_of(Sweep(recipe, records)).values()), Table("", [], []))
+    return table.terminal(title=title, caption=caption, **left)
