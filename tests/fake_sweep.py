@@ -50,7 +50,7 @@ RECIPE = Recipe(
     metrics=("mcc", "r2", "agreement", "score"),
     seeds=5,
     published=tuple(Published(s, "published: two stages", "mcc", *row[1]) for s, row in SETTINGS.items())
-    + tuple(Published(s, "published: VaDE", "mcc", *row[2]) for s, row in SETTINGS.items()),
+    + tuple(Published(s, "published: VaDE", "mcc", *row[2], ("VaDE",)) for s, row in SETTINGS.items()),
     axes=("n", "k", "layers", "rho", "delta", "theta"),
     notes="The published mixing is nearly linear: compare with the baselines first.\nWith theta, MCC is against the "
     "rotated latents, as published.",

@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 import torch
 
+import identifiable.files
 from identifiable.experiments.recipe import Measurement, Method, Record, Run
 from identifiable.experiments.run_folder import RunFolder
 from identifiable.experiments.worker import Task, seed_generators
@@ -30,8 +31,12 @@ def runs(count, **values):
     return tuple(one_run(seed, **values) for seed in range(count))
 
 
-def task(runs, measure, folder, **options):
-    return Task(runs, measure, options.pop("batch", None), "cpu", RunFolder(Path(folder)), None, **options)
+def task(run, measure, folder):
+    return Task(run, measure, "cpu", RunFolder(folder), None)
+
+
+def on_cpu(run):
+    return "cpu"
 
 
 def note(log, *words):
@@ -136,6 +141,22 @@ def _wait_once(log, chosen, run, device):
     if run.key == chosen and chosen not in noted(log, "waits"):
         note(log, "waits", run.key, os.getpid())
         time.sleep(60)
+    return _measure(log, run, device)
+
+
+def dies_after_writing(log):
+    """A measurement whose process is killed as soon as the record is written, every time."""
+    return partial(_measure_last, str(log))
+
+
+def _measure_last(log, run, device):
+    write = identifiable.files.write_bytes
+
+    def write_and_die(path, content):
+        write(path, content)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    identifiable.files.write_bytes = write_and_die
     return _measure(log, run, device)
 
 

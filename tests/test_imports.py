@@ -29,9 +29,9 @@ RANK = {
     # What writes a folder also writes its page.
     "auto.folder": 11,
     "experiments.reproduce": 11,
-    "experiments.demo": 11,
-    "cli": 12,
-    "__main__": 13,
+    "experiments.demo": 12,
+    "cli": 13,
+    "__main__": 14,
 }
 
 

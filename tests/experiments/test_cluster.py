@@ -20,6 +20,7 @@ from run_helpers import (
     killing,
     logged,
     noted,
+    on_cpu,
     once_waits,
     one_run,
     pids,
@@ -57,7 +58,7 @@ def test_a_cluster_computes_the_same_even_if_a_worker_is_killed(folder, log, sch
     requested = (one_run(0), one_run(1, seconds=1), *runs(6)[2:])
     with killing(log, beside=requested[1]):
         measure = once_waits(log, requested[0])
-        results = run_all(requested, folder, measure=measure, cluster=scheduler, device="cpu", verbose=0)
+        results = run_all(requested, folder, measure=measure, cluster=scheduler, device=on_cpu, verbose=0)
     assert contents(results.records) == expected(requested)
     assert sorted(noted(log, "end")) == sorted(run.key for run in requested)
     assert os.getpid() not in pids(log)
@@ -75,7 +76,7 @@ def forked_nannies():
 @pytest.mark.usefixtures("forked_nannies")
 def test_a_local_cluster_survives_a_run_that_kills_its_worker(folder, log, capfd, monkeypatch):
     monkeypatch.setattr("identifiable.experiments.runner.RETRIES", 1)
-    requested, options = runs(4), {"jobs": 2, "cluster": "local", "device": "cpu", "verbose": 0}
+    requested, options = runs(4), {"jobs": 2, "cluster": "local", "device": on_cpu, "verbose": 0}
     results = run_all(requested, folder, measure=dies_at(log, requested[1]), **options)
     assert [r.status for r in results.records] == ["done", "failed", "done", "done"]
     assert results.records[1].error.startswith("the process died")

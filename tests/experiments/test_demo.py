@@ -30,7 +30,8 @@ def test_everything_before_the_comparison_needs_no_ground_truth(demo):
     assert all(method in before and method in after for method in METHODS)
     for text in ("agreement", "patterns of activity", "active latents", "unused", "longer fit", "guarantees"):
         assert text in before
-    assert "mcc" not in before
+    assert "MCC:" in after
+    assert "MCC:" not in before
     assert "% of new rows" in after
 
 

@@ -9,7 +9,7 @@ import torch
 from identifiable import PrincipalComponents
 from identifiable.data import Sample
 from identifiable.experiments import measure as measures
-from identifiable.experiments.measure import DataRequest, best_device, fit, group, make_data, measure, measure_batch
+from identifiable.experiments.measure import DataRequest, best_device, fit, make_data, measure
 from identifiable.experiments.papers import find
 from identifiable.experiments.recipe import BASELINES, NET, Method, Run
 from identifiable.metrics import mcc, r2
@@ -142,28 +142,6 @@ def test_images_become_tables_for_methods_without_a_net(monkeypatch):
     np.testing.assert_allclose(sample.x.mean(), 0.625, atol=0.01)
     sample, _ = make_data(replace(one, how=Method("VAE", {"net": "mlp"})))
     assert sample.image_shape == (64, 64)
-
-
-def test_runs_of_one_group_are_measured_in_one_batch_as_alone():
-    small = {"hidden": (2,), "sparse_hidden": (2,), "max_steps": 3, "sparse_steps": 3, "batch_size": 64}
-    how = Method("TwoStage", {"n_restarts": 1} | small, fresh=True)
-    group_runs = [run(method="TwoStage", how=how, rho=rho) for rho in (50, 75, "1 var")]
-    (key,) = {group(r) for r in group_runs}
-    assert key is not None
-    for one, outcome in zip(group_runs, measure_batch(group_runs, "cpu"), strict=True):
-        alone = measure(one, "cpu")
-        assert outcome.metrics.keys() == alone.metrics.keys()
-        for metric in ("mcc", "r2", "stage1_mcc"):
-            assert outcome.metrics[metric] == pytest.approx(alone.metrics[metric], abs=1e-3)
-
-
-def test_runs_with_another_method_or_seed_are_not_of_one_group():
-    ablation = find("xu2026/table8-ablation").runs()
-    keys = {r.key: group(r) for r in ablation}
-    assert all(keys[r.key] is None for r in ablation if r.how.estimator != "TwoStage")
-    ten = [r for r in ablation if r.how.estimator == "TwoStage" and r.values["n"] == 10]
-    assert len({keys[r.key] for r in ten}) == 2  # with stage 2 and without
-    assert len({group(replace(r, seed=s)) for r in ten for s in (1, 2)}) == 4
 
 
 def test_the_gpu_is_used_for_wide_nets_only():

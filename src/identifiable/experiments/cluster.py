@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from identifiable.experiments.processes import sigint_blocked, thread_counts
 from identifiable.experiments.progress import say
 from identifiable.experiments.recipe import Record
-from identifiable.experiments.worker import Task, measure_runs
+from identifiable.experiments.worker import Task, measure_task
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -44,7 +44,7 @@ class DaskCluster:
         except OSError:
             raise ConnectionError(SCHEDULER_LOST) from None
 
-    def submit(self, task: Task) -> "Future[list[Record]]":
+    def submit(self, task: Task) -> "Future[Record | None]":
         """Start a task in any worker."""
         return self._pool.submit(_measure, task)
 
@@ -97,9 +97,9 @@ class DaskCluster:
             ) from None
 
 
-def _measure(task: Task) -> list[Record]:
+def _measure(task: Task) -> Record:
     with _one_at_a_time:
-        return list(measure_runs(task, task.runs))
+        return measure_task(task)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ LATENTS = 5
 TRAINED = ("VAE", "PDGMM")
 RECIPE = Recipe(
     name="demo",
-    title="Comparison with the ground truth",
+    title="recovery of the true latents",
     source="",
     question="Which of the methods recover the latents of simulated rows?",
     experiment="recovery",
@@ -87,9 +87,10 @@ def run_demo(
     console.print(Panel(_findings(pdgmm), title="PDGMM: what it found"))
     console.print(Panel(str(pdgmm.certificate_), title="PDGMM: guarantees"))
     console.print()
+    console.rule("Comparison with the ground truth")
     caption = (
-        "mcc: mean correlation with the true latents on new rows; 1 is exact up to order, sign and scale.\nr2: of the "
-        "estimates, regressed on the true latents.\n† does not beat the best trivial baseline."
+        "MCC: mean correlation with the true latents on new rows; 1 is exact up to order, sign and scale.\n"
+        "R²: of the estimates, regressed on the true latents."
     )
     console.print(terminal_table(RECIPE, records, caption))
     console.print(_pattern_accuracy(pdgmm, new))

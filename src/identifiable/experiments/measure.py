@@ -13,12 +13,10 @@
 """
 
 import copy
-import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
@@ -54,7 +52,6 @@ SIMULATORS: Mapping[str, Callable[..., Sample]] = {
     "balls": data.make_balls,
 }
 IMAGES: Mapping[str, Callable[..., Sample]] = {"mnist": data.load_mnist, "cifar10": data.load_cifar10}
-FITTED_IN_BATCH = ("TwoStage",)  # estimators whose `fit_many` is faster on a GPU, and gives what `fit` gives
 FAST_ON_CPU = ("RawData", "PrincipalComponents", "IndependentComponents", "SparseUnmixing", "PDGMM")
 
 
@@ -128,31 +125,9 @@ def measure(run: Run, device: str = "auto") -> Measurement:
     >>> sorted(measure(run, "cpu").metrics)
     ['mcc', 'r2', 'score', 'seconds']
     """
-    with _without_recovery_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecoveryWarning)  # the record contains the agreement of restarts
         return EXPERIMENTS[run.experiment](run, device)
-
-
-def group(run: Run) -> str | None:
-    """Return a key shared by the runs that `measure_batch` fits in one batch; None if a batch is not faster.
-
-    One estimator is fitted to all of their data sets, so these runs also share the seed.
-    """
-    if run.experiment != "recovery" or run.how.estimator not in FITTED_IN_BATCH:
-        return None
-    return json.dumps([run.method, asdict(run.how), run.seed, run.values.get("latents"), run.values.get("n")])
-
-
-def measure_batch(runs: Sequence[Run], device: str = "auto") -> list[Measurement]:
-    """Measure the runs of one group: fit all in one batch (`fit_many`), then compute the metrics of each."""
-    with _without_recovery_warnings():
-        started = time.perf_counter()
-        how, samples = runs[0].how, [make_data(run) for run in runs]
-        model: Any = _build(runs[0], how, samples[0][0], device)
-        models = model.fit_many([sample.source if how.fresh else sample.x for sample, _ in samples])
-        seconds = (time.perf_counter() - started) / len(runs)
-        return [
-            recovered(run, Fit((), one, seconds), new) for run, one, (_, new) in zip(runs, models, samples, strict=True)
-        ]
 
 
 def best_device(run: Run, device: str) -> str:
@@ -319,7 +294,7 @@ def _steps(how: Method) -> list[Method]:
 
 
 def _build(run: Run, how: Method, sample: Sample, device: str, restarts: int | None = None) -> LatentModel:
-    estimator: type[LatentModel] = getattr(identifiable, how.estimator)
+    estimator: Callable[..., LatentModel] = getattr(identifiable, how.estimator)
     request = DataRequest.of(run)
     params = dict(how.params)
     if isinstance(net := params.get("net"), str):
@@ -391,14 +366,6 @@ def _exact(value: Any) -> Any:
 
 def _rounded(values: Any) -> list[Any]:
     return np.round(np.asarray(values, dtype=np.float64), DECIMALS).tolist()
-
-
-@contextmanager
-def _without_recovery_warnings() -> Iterator[None]:
-    """Hide the warning that restarts disagree: the record contains their agreement."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RecoveryWarning)
-        yield
 
 
 EXPERIMENTS: Mapping[str, Callable[[Run, str], Measurement]] = {

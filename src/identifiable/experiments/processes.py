@@ -16,7 +16,7 @@ from joblib.externals.loky.backend import get_context
 from joblib.externals.loky.process_executor import ProcessPoolExecutor, TerminatedWorkerError
 
 from identifiable.experiments.recipe import Record
-from identifiable.experiments.worker import Task, measure_runs
+from identifiable.experiments.worker import Task, measure_task
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -35,7 +35,7 @@ class LocalProcesses:
         """Return how many tasks run at once."""
         return self._jobs
 
-    def submit(self, task: Task) -> "Future[list[Record]]":
+    def submit(self, task: Task) -> "Future[Record | None]":
         """Start a task in a free process."""
         process = next((process for process in self._processes if process.is_free), None)
         if process is None:
@@ -61,7 +61,7 @@ class ReplacedProcess:
 
     def __init__(self, environment: Mapping[str, str]):
         self._environment = dict(environment)
-        self._future: Future[list[Record]] | None = None
+        self._future: Future[Record | None] | None = None
         self._begin()
 
     def _begin(self) -> None:
@@ -76,7 +76,7 @@ class ReplacedProcess:
         """Whether the last task has ended."""
         return self._future is None or self._future.done()
 
-    def submit(self, task: Task) -> "Future[list[Record]]":
+    def submit(self, task: Task) -> "Future[Record | None]":
         """Start a task."""
         with sigint_blocked():
             try:
@@ -92,14 +92,10 @@ class ReplacedProcess:
         self._pool.shutdown(wait=True, kill_workers=True)
 
 
-def _finish(task: Task) -> list[Record]:
-    """Finish the runs of a task and write their records; return none of them.
-
-    The worker writes, as a long result would block the pipe if the process died while sending it.
-    """
-    for record in measure_runs(task, task.unfinished()):
-        task.folder.write(record)
-    return []
+def _finish(task: Task) -> None:
+    """Measure a run and write its record: a long result would block the pipe if the process died while sending it."""
+    if not task.is_recorded():
+        task.folder.write(measure_task(task))
 
 
 def _context() -> Any:

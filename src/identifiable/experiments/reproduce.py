@@ -7,17 +7,15 @@ from functools import partial
 from pathlib import Path
 
 import pandas as pd
-import torch
 from rich.console import Console
 
 from identifiable.errors import DataError
-from identifiable.experiments.measure import best_device, group, measure, measure_batch
+from identifiable.experiments.measure import best_device, measure
 from identifiable.experiments.papers import find
 from identifiable.experiments.recipe import BASELINES, FAILED, QUICK, Recipe, Record, Run
 from identifiable.experiments.run_folder import Results, collect, merge, read_records
 from identifiable.experiments.runner import run_all
 from identifiable.experiments.summary import summarise
-from identifiable.experiments.worker import BatchMeasure
 from identifiable.report.experiment_page import write_report
 from identifiable.report.experiment_tables import terminal_table
 
@@ -64,7 +62,6 @@ def reproduce(
         longest_first(runs),
         folder,
         measure=measure,
-        batch=BatchMeasure(group, measure_batch) if _has_gpu(device, cluster) else None,
         jobs=jobs or os.cpu_count() or 1,
         cluster=cluster,
         device=partial(best_device, device=device),
@@ -72,10 +69,6 @@ def reproduce(
         verbose=verbose,
     )
     return write_results(recipe, collect(runs, folder), folder)
-
-
-def _has_gpu(device: str, cluster: str | None) -> bool:
-    return device.startswith("cuda") or (device == "auto" and cluster is None and torch.cuda.is_available())
 
 
 def report(folders: Sequence[str | Path], into: str | Path | None = None) -> Reproduction:

@@ -6,10 +6,9 @@ Both are recorded (`run_folder`). However often a sweep is killed and started ag
 
 import subprocess
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -19,7 +18,7 @@ from identifiable.experiments.processes import LocalProcesses
 from identifiable.experiments.progress import SweepProgress, say
 from identifiable.experiments.recipe import FAILED, Record, Run
 from identifiable.experiments.run_folder import Results, RunFolder, collect, warn_of_damaged
-from identifiable.experiments.worker import BatchMeasure, Measure, Task
+from identifiable.experiments.worker import Measure, Task
 
 RETRIES = 2  # attempts after the first, for a run whose process died
 DIED = "the process died at every attempt: killed from outside, out of memory, or a crash in compiled code"
@@ -30,10 +29,9 @@ def run_all(
     folder: str | Path,
     *,
     measure: Measure,
-    batch: BatchMeasure | None = None,
     jobs: int = 1,
     cluster: str | None = None,
-    device: str | Callable[[Run], str] = "auto",
+    device: Callable[[Run], str] = lambda run: "auto",
     retry_failed: bool = False,
     verbose: int = 1,
 ) -> Results:
@@ -42,11 +40,10 @@ def run_all(
     Parameters
     ----------
     measure : `measure(run, device)` is called in another process, with the global seeds set by the run.
-    batch : which runs are measured in one batch, and how. If that fails, they are measured one by one.
     jobs : number of processes on this machine. Each uses 1/jobs of the processors, or OMP_NUM_THREADS threads if set.
     cluster : address of a Dask scheduler ("tcp://..."; each worker computes one run at a time), or "local" for a
         cluster of `jobs` processes on this machine.
-    device : "auto", "cpu", "cuda" or "cuda:1", resolved in the worker; or a function that returns it for a run.
+    device : returns "auto", "cpu", "cuda" or "cuda:1" for a run; it is resolved in the worker.
     retry_failed : compute failed runs again.
     verbose : 0 is silent; 1 shows progress on stderr.
     """
@@ -65,8 +62,8 @@ def run_all(
         with target.locked(), _workers(cluster, jobs, verbose) as workers:
             target.remove_unfinished_files()
             # A worker may have another current folder, so it is given the whole path.
-            task = partial(Task, folder=RunFolder(target.path.resolve()), commit=current_commit(), failed_before=failed)
-            tasks = [task(group, measure, batch, on) for group, on in _groups(waiting, batch, device)]
+            place, commit = RunFolder(target.path.resolve()), current_commit()
+            tasks = [Task(run, measure, device(run), place, commit, run.key in failed) for run in waiting]
             known = [record for key, record in found.items() if key not in failed]
             with SweepProgress(len(runs), known, waiting, workers.capacity, verbose) as progress:
                 for record in _finished(workers, tasks, target):
@@ -80,7 +77,7 @@ def run_all(
 
 
 class Workers(Protocol):
-    """Processes that each compute one task at a time.
+    """Processes that each compute one run at a time.
 
     Attributes
     ----------
@@ -94,30 +91,18 @@ class Workers(Protocol):
     def capacity(self) -> int:
         """Return how many tasks run at once."""
 
-    def submit(self, task: Task) -> "Future[list[Record]]":
-        """Start a task; the future returns the records that the worker has not written itself."""
+    def submit(self, task: Task) -> "Future[Record | None]":
+        """Start a task; the future returns the record, unless the worker has written it."""
 
 
 def _workers(cluster: str | None, jobs: int, verbose: int) -> LocalProcesses | DaskCluster:
     return LocalProcesses(jobs, RETRIES) if cluster is None else DaskCluster(cluster, jobs, RETRIES, verbose)
 
 
-def _groups(
-    runs: Iterable[Run], batch: BatchMeasure | None, device: str | Callable[[Run], str]
-) -> list[tuple[tuple[Run, ...], str]]:
-    """Return the runs of each task and its device, in the order of the first runs."""
-    groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
-    for run in runs:
-        on = device if isinstance(device, str) else device(run)
-        group = None if batch is None else batch.group(run)
-        groups[run.key if group is None else f"batch {group}", on].append(run)
-    return [(tuple(group), on) for (_, on), group in groups.items()]
-
-
 def _finished(workers: Workers, tasks: Iterable[Task], folder: RunFolder) -> Iterator[Record]:
     """Yield each record as soon as its run is finished and the record is written."""
     queue = deque((task, 0) for task in tasks)
-    running: dict[Future[list[Record]], tuple[Task, int, float]] = {}
+    running: dict[Future[Record | None], tuple[Task, int, float]] = {}
     while queue or running:
         while queue and len(running) < workers.capacity():
             task, deaths = queue.popleft()
@@ -131,13 +116,13 @@ def _finished(workers: Workers, tasks: Iterable[Task], folder: RunFolder) -> Ite
                 if deaths < workers.retries:
                     queue.appendleft((task, deaths + 1))
                     continue
-                seconds = time.perf_counter() - start
-                unwritten = [task.record(r, FAILED, seconds, task.device, error=DIED) for r in task.unfinished()]
+                failed = task.record(FAILED, time.perf_counter() - start, task.device, error=DIED)
+                unwritten = None if task.is_recorded() else failed
             except CancelledError:
                 raise ConnectionError(SCHEDULER_LOST) from None
-            for record in unwritten:
-                folder.write(record)
-            yield from (folder.read(run) for run in task.runs)
+            if unwritten is not None:
+                folder.write(unwritten)
+            yield folder.read(task.run)
 
 
 def current_commit() -> str | None:

@@ -1,10 +1,10 @@
-"""Measure the runs of one task, in a worker process: each ends as a record, done or failed."""
+"""Measure one run, in a worker process: it ends as a record, done or failed."""
 
 import random
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,40 +24,25 @@ Measure = Callable[[Run, str], Measurement]
 
 
 @dataclass(frozen=True)
-class BatchMeasure:
-    """How one process measures several runs in one batch: those with the same `group`; None is measured alone."""
-
-    group: Callable[[Run], str | None]
-    measure: Callable[[Sequence[Run], str], Sequence[Measurement]]
-
-
-@dataclass(frozen=True)
 class Task:
-    """The runs of one batch, usually one, and what a worker needs to finish them.
+    """A run, and what a worker needs to finish it; `retried` if it failed before and its old record does not count."""
 
-    Attributes
-    ----------
-    failed_before : keys of runs that failed before and are repeated, so that their old record does not count.
-    """
-
-    runs: tuple[Run, ...]
+    run: Run
     measure: Measure
-    batch: BatchMeasure | None
     device: str
     folder: RunFolder
     commit: str | None
-    failed_before: frozenset[str] = frozenset()
+    retried: bool = False
 
-    def unfinished(self) -> list[Run]:
-        """Return the runs that the folder holds no record of since the sweep began."""
-        found, _ = self.folder.find(self.runs)
-        old = {key for key, record in found.items() if key in self.failed_before and record.status == FAILED}
-        return [run for run in self.runs if run.key not in found or run.key in old]
+    def is_recorded(self) -> bool:
+        """Return whether a worker has written the record, although it may have died before it could say so."""
+        record = self.folder.find([self.run])[0].get(self.run.key)
+        return record is not None and not (self.retried and record.status == FAILED)
 
-    def record(self, run: Run, status: str, seconds: float, device: str, **found: Any) -> Record:
-        """Return the record of a run that has just ended."""
+    def record(self, status: str, seconds: float, device: str, **found: Any) -> Record:
+        """Return the record of the run, which has just ended."""
         return Record(
-            run=run,
+            run=self.run,
             status=status,
             seconds=seconds,
             device=device,
@@ -68,43 +53,18 @@ class Task:
         )
 
 
-def measure_runs(task: Task, runs: Sequence[Run]) -> Iterator[Record]:
-    """Yield the record of each run as soon as it is finished; runs of one batch finish together."""
-    device = str(resolve_device(task.device))
-    if (records := _measured_as_batch(task, runs, device)) is not None:
-        yield from records
-        return
-    for run in runs:
-        start = time.perf_counter()
-        try:
-            with _without_warnings():
-                seed_generators(run)
-                outcome = task.measure(run, device)
-            record = _done(task, run, outcome, time.perf_counter() - start, device)
-        except (Exception, SystemExit) as error:
-            record = task.record(run, FAILED, time.perf_counter() - start, device, error=error_in_one_line(error))
-        yield record
-
-
-def _measured_as_batch(task: Task, runs: Sequence[Run], device: str) -> list[Record] | None:
-    """Return the records of runs that were measured in one batch; None if that is not possible or failed."""
-    if len(runs) < 2 or task.batch is None:
-        return None
-    start = time.perf_counter()
+def measure_task(task: Task) -> Record:
+    """Measure the run of a task; an exception becomes a record of a failure."""
+    device, start = str(resolve_device(task.device)), time.perf_counter()
     try:
         with _without_warnings():
-            seed_generators(runs[0])
-            outcomes = task.batch.measure(runs, device)
-        each = (time.perf_counter() - start) / len(runs)
-        return [_done(task, run, outcome, each, device) for run, outcome in zip(runs, outcomes, strict=True)]
-    except Exception:  # measured one by one, each run records its own error
-        return None
-
-
-def _done(task: Task, run: Run, outcome: Measurement, seconds: float, device: str) -> Record:
-    found = {"metrics": outcome.metrics, "arrays": outcome.arrays, "certificate": outcome.certificate}
-    record = task.record(run, DONE, seconds, device, **found)
-    record.to_line()  # raises where the outcome cannot be written as JSON
+            seed_generators(task.run)
+            outcome = task.measure(task.run, device)
+        found = {"metrics": outcome.metrics, "arrays": outcome.arrays, "certificate": outcome.certificate}
+        record = task.record(DONE, time.perf_counter() - start, device, **found)
+        record.to_line()  # raises where the outcome cannot be written as JSON
+    except (Exception, SystemExit) as error:
+        record = task.record(FAILED, time.perf_counter() - start, device, error=error_in_one_line(error))
     return record
 
 
