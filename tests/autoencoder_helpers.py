@@ -8,7 +8,8 @@ import torch
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
 
-from identifiable.estimators import variational
+from identifiable.estimators import VaDE, variational
+from identifiable.training import run
 from identifiable.training.state import Run
 
 QUICK = {"n_restarts": 2, "max_steps": 10, "batch_size": 32, "hidden": (8,), "random_state": 0, "verbose": 0}
@@ -89,3 +90,32 @@ def interrupt(model, x, u, monkeypatch, *, after):
         interrupted.setattr(Run, "save", stopping)
         with pytest.raises(KeyboardInterrupt):
             clone(model).fit(x, u)
+
+
+def linear_vade(seed, components=3):
+    """Return a `LinearModel` of VaDE with a random mixture, whose `weights` fall; the nets hold it in another order."""
+    rng = np.random.default_rng(seed)
+    means, scales = rng.normal(size=(components, 2)), rng.uniform(0.5, 2, size=(components, 2))
+    known = LinearModel(VaDE(n_components=components, init="random", posterior="full"), seed, means, scales)
+    known.weights = np.sort(rng.dirichlet(np.full(components, 3.0)))[::-1]
+    base, order = known.nets.bases[0], rng.permutation(components)
+    with torch.no_grad():
+        base.logits[0] = torch.as_tensor(np.log(known.weights[order]))
+        base.means[0] = torch.as_tensor(means[order])
+        base.log_factors[0] = torch.as_tensor(-np.log(scales[order]))
+    return known
+
+
+def expected_log_joint(q, mixture):
+    """Return E_q log w_k N(z; k), (B, K), for q of one member and a diagonal mixture."""
+    mean, variance = q.mean[0].detach().numpy()[:, None], q.variance[0].detach().numpy()[:, None]
+    own = np.diagonal(mixture.covariances, axis1=1, axis2=2)
+    square = (variance + (mean - mixture.means) ** 2) / own + np.log(2 * np.pi * own)
+    return np.log(mixture.weights) - 0.5 * square.sum(-1)
+
+
+def initialised(model, x, u=None):
+    """Return the nets (R members) from which the training on the bound starts, and the checked rows."""
+    data = model._split(x, u)
+    model._set_inputs(data)
+    return run(model._initialise(data)), data
