@@ -62,8 +62,8 @@ class Codes:
     def logits(self) -> Tensor:
         """e_p · c_k - |c_k|² / 2, (R, B, P, K): what depends on k in -|e_p - c_k|² / 2."""
         norm = -0.5 * self.codebook.square().sum(-1)[:, None]
-        flat = torch.baddbmm(norm, self.embedding.flatten(1, 2), self.codebook.mT)
-        return flat.unflatten(1, self.embedding.shape[1:3])
+        by_row = torch.baddbmm(norm, self.embedding.flatten(1, 2), self.codebook.mT)
+        return by_row.unflatten(1, self.embedding.shape[1:3])
 
     @property
     def mean(self) -> Tensor:
@@ -352,9 +352,6 @@ class RelaxedVQVAE(VariationalAutoencoder):
             raise DataError("Without codes the latents have no distribution to draw from. Fit with quantised=True.")
         chosen = generator.randint(len(codebook), size=(size, self._positions))
         return codebook[chosen].reshape(size, self._n_features_out)
-        return codebook[generator.randint(len(codebook), size=(size, self._positions))].reshape(
-            size, self._n_features_out
-        )
 
     def _compare_restarts(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
         """Compare the restarts position by position; with several positions, by strong MCC alone."""
