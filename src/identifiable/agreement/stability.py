@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STABLE, DOUBTFUL = 0.96, 0.90  # agreement between restarts; see docs/estimators.md
+ROUNDING = 1e-9
 ROWS_PER_LATENT = 2  # a half must have more, or the alignment fits noise
 _ANNOTATED = 15  # runs whose numbers a picture has room for
 
@@ -115,8 +116,8 @@ class Stability:
 
     @property
     def chosen(self) -> int:
-        """The restart that agrees most with the others."""
-        return 0 if len(self.pairwise) == 1 else int(self.agreement.argmax())
+        """The restart that agrees most with the others; the first of those that differ by rounding errors."""
+        return int((self.agreement >= self.agreement.max() - ROUNDING).argmax())
 
     @property
     def score(self) -> float:
