@@ -251,7 +251,7 @@ def _numeric(column: "pd.Series[Any]") -> bool:
 
 def require_moderate(X: FloatArray, names: Sequence[Any]) -> None:
     """Refuse values whose squares overflow."""
-    large = np.abs(X).max(0, initial=0) > LARGEST
+    large = np.abs(X).max(0, initial=0).astype(np.float64) > LARGEST  # which single precision does not hold
     if large.any():
         found = join_few([str(name) for name, bad in zip(names, large, strict=True) if bad])
         raise DataError(
