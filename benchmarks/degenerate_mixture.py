@@ -1,28 +1,25 @@
-"""Does a mixture that accepts singular covariances find the components of a pdGMM, where scikit-learn's does not?
+"""Does a mixture with singular covariances find the components of a pdGMM better than scikit-learn's?
 
     python benchmarks/degenerate_mixture.py [--seeds 5] [--rows 20000] [--settings "rho 50" "1 var"]
 
-The true latents of a pdGMM (n = 10): 5-dimensional flats through one point (rho 50), lines (1 var), resting values
-off the mean (delta 2), a rotated basis (theta 30), a random affine map, and noise of 1 or 5 % of the standard
+The true latents of a pdGMM (n = 10): 5-dimensional affine subspaces through one point (rho 50), lines (1 var), inactive
+values off the mean (delta 2), a rotated basis (theta 30), a random affine map, and noise of 1 or 5 % of the standard
 deviation. Prints, as mean (sd) over seeds, the adjusted Rand index against the true components and that of the worst
 seed, the share of components whose rank is right, the number of components and the seconds. The
 `DegenerateGaussianMixture` chooses the number itself; scikit-learn's mixture is given the true one, and its default
-reg_covar. Under noise, rows near where flats cross belong to no component for certain; there a third line, the ceiling,
-takes the most probable component under the true mixture.
+reg_covar. Under noise, rows near the intersection of subspaces belong to no component for certain; there a third line,
+the ceiling, takes the most probable component under the true mixture.
 """
 
-import argparse
-import time
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.stats import multivariate_normal
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
+from common import arguments, choose, parse, timed
 from identifiable.data import make_pdgmm
 from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
 
@@ -31,18 +28,18 @@ RANK_TOLERANCE = 1e-4  # scikit-learn adds 1e-6 to every variance: below 1e-4, o
 
 @dataclass(frozen=True)
 class Setting:
-    """The law of the latents, and what is seen of them."""
+    """The parameters of the latents, and how they are observed."""
 
-    law: dict[str, Any]
+    params: dict[str, Any]
     noise: float = 0.0  # in standard deviations of all entries
     affine: bool = False
 
     @property
     def rank(self) -> int:
         """Directions in which a component moves."""
-        return {"1 var": 1, 50: 5, 75: 7}[self.law["rho"]]
+        return {"1 var": 1, 50: 5, 75: 7}[self.params["rho"]]
 
-    def seen(self, z, seed: int):
+    def observe(self, z, seed: int):
         """Return z, mapped or noisy."""
         rng = np.random.default_rng(seed)
         if self.affine:
@@ -71,9 +68,7 @@ def right_ranks(component, labels, ranks, active: int) -> float:
 
 
 def measured(model, x, component, active: int, noise: float) -> tuple[float, float, int, float]:
-    started = time.perf_counter()
-    model.fit(x)
-    seconds = time.perf_counter() - started
+    _, seconds = timed(lambda: model.fit(x))
     ours = isinstance(model, DegenerateGaussianMixture)
     ranks = (
         model.ranks_ if ours else (np.linalg.eigvalsh(model.covariances_) > max(RANK_TOLERANCE, 9 * noise**2)).sum(1)
@@ -93,13 +88,11 @@ def ceiling(z, x, component, noise: float) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser = arguments(__doc__)
     parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
-    options = parser.parse_args()
-    warnings.simplefilter("ignore", ConvergenceWarning)
-    print(f"n = 10, {options.rows} rows, seeds 0-{options.seeds - 1}; mean (sd)")
+    choose(parser, "--settings", SETTINGS)
+    options = parse(parser)
+    print(f"n = 10, {options.rows} rows, {len(options.seeds)} seeds; mean (sd)")
     print(
         f"{'setting':18s} {'model':14s} {'ARI':>15s} {'worst':>7s} {'ranks right':>12s} {'J found':>12s} "
         f"{'true J':>7s} {'s':>11s}"
@@ -108,9 +101,9 @@ def main() -> None:
         setting = SETTINGS[name]
         rows: dict[str, list[tuple[float, float, int, float]]] = {"degenerate": [], "scikit-learn": [], "ceiling": []}
         true = []
-        for seed in range(options.seeds):
-            sample = make_pdgmm(options.rows, n=10, random_state=seed, **setting.law)
-            x, component = setting.seen(sample.z, seed), sample.component
+        for seed in options.seeds:
+            sample = make_pdgmm(options.rows, n=10, random_state=seed, **setting.params)
+            x, component = setting.observe(sample.z, seed), sample.component
             noise = setting.noise * sample.z.std()
             true.append(len(np.unique(component)))
             for model, estimator in (

@@ -7,30 +7,28 @@ which are used for nothing else: `GaussianMixture` keeps the best of 10 starts b
 restarts by its bound on held-out rows.
 """
 
-import argparse
-import time
-import warnings
-
 import numpy as np
-import pandas as pd
-import torch
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
 
+from common import Results, arguments, choose, parse, summary, timed
 from identifiable import MFCVAE, VaDE
 from identifiable.data import load_digits
 from identifiable.metrics import clustering_accuracy
 
+
+def mixture(components: int, seed: int, **params):
+    return make_pipeline(PCA(components), GaussianMixture(10, n_init=10, random_state=seed, **params))
+
+
 COMMON = {"likelihood": "bernoulli", "verbose": 0, "device": "cpu"}
 METHODS = {
     "k-means": lambda s: KMeans(10, n_init=10, random_state=s),
-    "PCA 10 + GaussianMixture": lambda s: make_pipeline(PCA(10), GaussianMixture(10, n_init=10, random_state=s)),
-    "PCA 20 + GaussianMixture": lambda s: make_pipeline(PCA(20), GaussianMixture(10, n_init=10, random_state=s)),
-    "PCA 10 + diagonal GaussianMixture": lambda s: make_pipeline(
-        PCA(10), GaussianMixture(10, n_init=10, covariance_type="diag", random_state=s)
-    ),
+    "PCA 10 + GaussianMixture": lambda s: mixture(10, s),
+    "PCA 20 + GaussianMixture": lambda s: mixture(20, s),
+    "PCA 10 + diagonal GaussianMixture": lambda s: mixture(10, s, covariance_type="diag"),
     "VaDE": lambda s: VaDE(10, 10, random_state=s, **COMMON),
     "VaDE, random start": lambda s: VaDE(10, 10, init="random", random_state=s, **COMMON),
     "VaDE, linear start": lambda s: VaDE(10, 10, init="linear", random_state=s, **COMMON),
@@ -39,29 +37,21 @@ METHODS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    digits, rows = load_digits(), []
+    parser = arguments(__doc__)
+    choose(parser, "--methods", METHODS)
+    options = parse(parser)
+    digits, results = load_digits(), Results(options.csv)
     for name in options.methods:
-        for seed in range(options.first_seed, options.first_seed + options.seeds):
-            started = time.perf_counter()
-            model = METHODS[name](seed).fit(digits.x)
-            found = (
-                [model.predict(digits.x, facet=j) for j in (0, 1)] if "facets" in name else [model.predict(digits.x)]
-            )
+        for seed in options.seeds:
+            model, seconds = timed(lambda name=name, seed=seed: METHODS[name](seed).fit(digits.x))
+            facets = [{"facet": j} for j in (0, 1)] if "facets" in name else [{}]
+            found = [model.predict(digits.x, **facet) for facet in facets]
             row = {"method": name, "seed": seed, "accuracy": max(clustering_accuracy(digits.u, k) for k in found)}
-            row |= {"used": len(np.unique(found[0])), "seconds": time.perf_counter() - started}
+            row |= {"used": len(np.unique(found[0])), "seconds": seconds}
             if hasattr(model, "restart_scores_"):
-                row |= {"bound": model.restart_scores_.max(), "weak": model.stability_.weak_score}
-            rows.append(row)
-            print("  ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
-    groups = pd.DataFrame(rows).groupby("method", sort=False)["accuracy"]
-    print(groups.agg(["mean", "std", "min", "max"]).round(3).to_string())
+                row |= {"bound": float(model.restart_scores_.max()), "weak": model.stability_.weak_score}
+            results.add(row)
+    print(summary(results.frame(), ["method"], "accuracy").to_string())
 
 
 if __name__ == "__main__":

@@ -1,47 +1,26 @@
-"""Does `Identify` take the right model for tables whose law it is not told, and does what it calls stable come back?
+"""Does `Identify` select the correct model for an unknown distribution, and are its stable latents reproducible?
 
-    python benchmarks/identify.py [--laws pdGMM GMM] [--real sachs digits mnist] [--methods Identify] [--seeds 3]
+    python benchmarks/identify.py [--simulated pdGMM GMM] [--real sachs digits mnist] [--methods Identify] [--seeds 3]
                                   [--minutes 10] [--jobs J]
     python benchmarks/identify.py --read results.jsonl
 
-Six laws, 5 latents, 4000 rows; MCC is that of 4000 new rows, beside every single method with its own defaults and the
-trivial baselines. Then real tables, a fifth of whose rows (at most 2000) no run sees: two runs with other seeds, and
-the MCC between them on these rows beside the stability that the first one reports. No fit sees a truth. A line of JSON
-per run, then tables. Every fit runs on one thread; --jobs runs several at once.
+Six simulators, 5 latents, 4000 rows; MCC is that of 4000 new rows, compared with every single method with its defaults
+and the trivial baselines. Then real tables, a fifth of whose rows (at most 2000) are held out: two runs with different
+seeds, and the MCC between them on these rows compared with the stability that the first one reports. No fit uses a
+ground truth. One line of JSON per run, then tables. Every fit runs on one thread; --jobs runs several at once.
 """
 
-import argparse
 import json
 import sys
-import time
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from joblib import Parallel, delayed, parallel_config
 
-from identifiable import (
-    PDGMM,
-    FactorialUnmixing,
-    GMMFlow,
-    Identify,
-    IFlow,
-    IndependentComponents,
-    PrincipalComponents,
-    RawData,
-    SegmentUnmixing,
-    SparseUnmixing,
-)
-from identifiable.data import (
-    load_digits,
-    load_mnist,
-    load_sachs,
-    make_gmm,
-    make_pdgmm,
-    make_segments,
-)
+from common import arguments, choose, parse, timed, use_one_thread
+from identifiable import PDGMM, FactorialUnmixing, GMMFlow, Identify, IFlow, SegmentUnmixing, baselines
+from identifiable.data import load_digits, load_mnist, load_sachs, make_gmm, make_pdgmm, make_segments
 from identifiable.data.sample import Sample
 from identifiable.metrics import match, mcc
 
@@ -54,7 +33,7 @@ def noise(rows, random_state):
     return Sample(x=z @ rng.normal(size=(N, N)), z=z)
 
 
-LAWS = {
+SIMULATED = {
     "linear sparse": lambda rows, seed: make_pdgmm(rows, n=N, layers=1, random_state=seed),
     "pdGMM": lambda rows, seed: make_pdgmm(rows, n=N, random_state=seed),
     "segments": lambda rows, seed: make_segments(rows, n=N, segments=20, random_state=seed),
@@ -63,21 +42,17 @@ LAWS = {
     "noise": lambda rows, seed: noise(rows, seed),
 }
 REAL = {"sachs": load_sachs, "digits": load_digits, "mnist": load_mnist}
-METHODS = {
-    "raw x": lambda seed: RawData(),
-    "PCA": lambda seed: PrincipalComponents(N),
-    "FastICA": lambda seed: IndependentComponents(N, random_state=seed),
-    "SparseUnmixing": lambda seed: SparseUnmixing(N, random_state=seed, verbose=0),
-    "FactorialUnmixing": lambda seed: FactorialUnmixing(N, random_state=seed),
-    "PDGMM": lambda seed: PDGMM(N, random_state=seed, verbose=0),
-    "GMMFlow": lambda seed: GMMFlow(N, random_state=seed, verbose=0),
-    "SegmentUnmixing": lambda seed: SegmentUnmixing(N, random_state=seed),
-    "IFlow": lambda seed: IFlow(N, random_state=seed, verbose=0),
+METHODS = baselines(N) | {
+    "FactorialUnmixing": FactorialUnmixing(N),
+    "PDGMM": PDGMM(N, verbose=0),
+    "GMMFlow": GMMFlow(N, verbose=0),
+    "SegmentUnmixing": SegmentUnmixing(N),
+    "IFlow": IFlow(N, verbose=0),
 }
 GIVEN_U = ("SegmentUnmixing", "IFlow")
 
 
-def told(model):
+def summary_of(model):
     return {
         "model": type(model.model_).__name__,
         "verdict": model.verdict_,
@@ -92,98 +67,93 @@ def told(model):
 
 
 def run(kind, name, method, seed, seconds):
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    start = time.perf_counter()
-    try:
-        found = generated(name, method, seed, seconds) if kind == "law" else real(name, seed, seconds)
-    except Exception as error:  # one failure must not lose the others
-        found = {"error": repr(error)}
-    line = {"kind": kind, "name": name, "method": method, "seed": seed, "seconds": time.perf_counter() - start} | found
+    use_one_thread()
+    measure = simulated if kind == "simulated" else real
+
+    def found():
+        try:
+            return measure(name, method, seed, seconds)
+        except Exception as error:  # one failure must not lose the others
+            return {"error": repr(error)}
+
+    result, elapsed = timed(found)
+    line = {"kind": kind, "name": name, "method": method, "seed": seed, "seconds": elapsed} | result
     print(json.dumps(line), flush=True)
     return line
 
 
-def generated(law, method, seed, seconds):
-    s = LAWS[law](2 * ROWS, seed)
+def simulated(name, method, seed, seconds):
+    s = SIMULATED[name](2 * ROWS, seed)
     x, new, u = s.x[:ROWS], s.x[ROWS:], None if s.u is None else s.u[:ROWS]
     if method == "Identify":
         model = Identify(random_state=seed, verbose=0, seconds=seconds).fit(x, u)
     else:
-        model = METHODS[method](seed)
+        model = METHODS[method].set_params(random_state=seed)
         model.fit(*((x, u) if method in GIVEN_U else (x,)))
-    return {"mcc": mcc(s.z[ROWS:], model.transform(new))} | (told(model) if method == "Identify" else {})
+    return {"mcc": mcc(s.z[ROWS:], model.transform(new))} | (summary_of(model) if method == "Identify" else {})
 
 
-def real(table, seed, seconds):
+def real(table, method, seed, seconds):
     s = REAL[table]()
     order = np.random.default_rng(0).permutation(len(s.x))
     new, rows = np.split(order, [min(MOST_NEW, len(order) // 5)])
     x = np.asarray(s.x, dtype=np.float64)
     varies = x[rows].std(0) > 0
     x = x[:, varies]
-    u = s.u[rows] if table == "sachs" else None  # the digits' names are no experiment
+    u = s.u[rows] if table == "sachs" else None  # the digit is not an experimental condition
     model = Identify(random_state=seed, verbose=0, seconds=seconds, common_scale=table != "sachs").fit(x[rows], u)
-    return {"z": np.asarray(model.transform(x[new])).tolist()} | told(model)
+    return {"z": np.asarray(model.transform(x[new])).tolist()} | summary_of(model)
 
 
 def jobs_of(args):
     given = {"segments": [*METHODS]}
     plain = [name for name in METHODS if name not in GIVEN_U]
-    law_jobs = [
-        ("law", law, method, seed, args.minutes * 60)
-        for method in ("Identify", "GMMFlow", "PDGMM", "IFlow", *METHODS)
-        for law in args.laws
-        for seed in range(args.first_seed, args.first_seed + args.seeds)
-        if method in args.methods and method in ("Identify", *given.get(law, plain))
+    jobs = [("real", table, "Identify", seed, args.minutes * 60) for table in args.real for seed in args.seeds[:2]]
+    jobs += [
+        ("simulated", name, method, seed, args.minutes * 60)
+        for method in ("Identify", "GMMFlow", "PDGMM", "IFlow", *METHODS)  # the long ones first
+        for name in args.simulated
+        for seed in args.seeds
+        if method in args.methods and method in ("Identify", *given.get(name, plain))
     ]
-    two = (args.first_seed, args.first_seed + 1)
-    runs = [("real", table, "Identify", seed, args.minutes * 60) for table in args.real for seed in two]
-    return list(dict.fromkeys(runs + law_jobs))
+    return list(dict.fromkeys(jobs))
 
 
 def tables(lines):
-    frame = pd.DataFrame(lines)
-    for line in frame.get("error", pd.Series(dtype=object)).dropna():
-        print("failed:", line)
-    law = frame[(frame.kind == "law") & frame.mcc.notna()] if "mcc" in frame else frame[:0]
-    if len(law):
-        each = law.groupby(["method", "name"]).mcc.agg(["mean", "std"])
+    """Print MCC by method and simulator, then what `Identify` selected, then how two runs on real tables agree."""
+    frame = pd.DataFrame(lines).reindex(columns=sorted({"mcc", "z", "error"}.union(*lines)))
+    for error in frame.error.dropna():
+        print("failed:", error)
+    found = frame[(frame.kind == "simulated") & frame.mcc.notna()]
+    if len(found):
+        each = found.groupby(["method", "name"]).mcc.agg(["mean", "std"])
         print(each.apply(lambda r: f"{r['mean']:.3f} ± {r['std']:.3f}", axis=1).unstack().to_string(), "\n")
-        for (name, seed), group in law.groupby(["name", "seed"]):
-            single = group[group.method != "Identify"].set_index("method").mcc
-            for _, own in group[group.method == "Identify"].iterrows():
-                best = f"best single {single.idxmax()} {single.max():.3f}" if len(single) else ""
-                print(
-                    f"{name}, seed {seed}: {own.model} {own.mcc:.3f}, {own.verdict}, {own.stable:.0f} of "
-                    f"{own.latents:.0f} stable, {own.seconds:.0f} s; {best}"
-                )
-    for name, group in frame[(frame.kind == "real") & frame.get("z", pd.Series(index=frame.index)).notna()].groupby(
-        "name"
-    ):
+    for (name, seed), group in found.groupby(["name", "seed"]):
+        single = group[group.method != "Identify"].set_index("method").mcc
+        best = f"; best single method: {single.idxmax()} {single.max():.3f}" if len(single) else ""
+        for _, own in group[group.method == "Identify"].iterrows():
+            print(f"{name}, seed {seed}: {selection(own)}, MCC {own.mcc:.3f}{best}")
+    for name, group in frame[(frame.kind == "real") & frame.z.notna()].groupby("name"):
         for _, own in group.iterrows():
-            print(
-                f"{name}, seed {own.seed}: {own.model}, {own.verdict}, {own.stable:.0f} of {own.latents:.0f} stable, "
-                f"another run expected at {own.expected:.3f} (again {own.again:.3f}, halves {own.halves:.3f}), "
-                f"{own.seconds:.0f} s"
-            )
+            agreement = f"seed {own.seed_agreement:.3f}, split-half {own.split_half_agreement:.3f}"
+            print(f"{name}, seed {own.seed}: {selection(own)}, expected agreement {own.expected:.3f} ({agreement})")
         if len(group) == 2:
-            z = [np.array(one) for one in group.z]
-            between = np.abs(match(*z).correlations)
-            print(f"{name}: MCC between the two {between.mean():.3f}, each {np.round(between, 3).tolist()}")
+            between = np.abs(match(*(np.array(z) for z in group.z)).correlations)
+            print(f"{name}: MCC between the two runs {between.mean():.3f}, each {np.round(between, 3).tolist()}")
+
+
+def selection(run):
+    return f"{run.model}, {run.verdict}, {run.stable:.0f} of {run.latents:.0f} latents stable, {run.seconds:.0f} s"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--laws", nargs="*", choices=LAWS, default=list(LAWS))
+    parser = arguments(__doc__, seeds=3)
+    parser.add_argument("--simulated", nargs="*", choices=SIMULATED, default=list(SIMULATED))
     parser.add_argument("--real", nargs="*", choices=REAL, default=[])
-    parser.add_argument("--methods", nargs="*", choices=["Identify", *METHODS], default=["Identify", *METHODS])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--first-seed", type=int, default=0)
+    choose(parser, "--methods", ["Identify", *METHODS])
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--read")
-    args = parser.parse_args()
+    args = parse(parser)
     if args.read:
         tables([json.loads(line) for line in Path(args.read).read_text().splitlines()])
         return

@@ -1,4 +1,4 @@
-"""Does training R restarts in one batch pay, and are explicit batched layers faster than torch.func.vmap?
+"""Is training R restarts in one batch faster than one by one, and are batched layers faster than torch.func.vmap?
 
     python benchmarks/members.py [--device cuda] [--restarts 8] [--steps 1000]
 
@@ -6,21 +6,17 @@ Prints seconds of R fits one after the other, of one fit with R members, and the
 step with our batched layers and with vmap over stacked plain modules. Both halves run in one process, on one device.
 """
 
-import argparse
 import time
-import warnings
 from itertools import pairwise
 
 import torch
 from torch import nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from identifiable import RecoveryWarning
+from common import arguments, parse
 from identifiable.data import make_pdgmm
 from identifiable.estimators import VAE
 from identifiable.nets import MLP
-
-warnings.simplefilter("ignore", RecoveryWarning)
 
 
 def synchronise(device: str) -> None:
@@ -74,11 +70,11 @@ def compare_layers(device: str, members: int, batch: int, widths: tuple[int, ...
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--restarts", type=int, default=8)
     parser.add_argument("--steps", type=int, default=1000)
-    options = parser.parse_args()
+    options = parse(parser)
     name = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
     print(f"torch {torch.__version__}, {name}, {options.restarts} restarts, {options.steps} steps of 256")
 

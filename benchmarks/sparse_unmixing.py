@@ -1,22 +1,20 @@
-"""Does SparseUnmixing recover affine mixtures in every cell of the grid, how fast, and does it know when it fails?
+"""Does SparseUnmixing recover affine mixtures over a grid of settings, how fast, and does it report failures?
 
     python benchmarks/sparse_unmixing.py --n 5 10 --seeds 5 [--first-seed 0] [--noise 0.05]
 
-One thread, label-free: the truth is used to score alone. A cell is (n, k, rho, delta); a latent that is never active in
-a draw is left out of the mean. Prints every run below the bar or not fully verified, and a summary per n: mean and
-worst MCC, median and longest seconds, beside FastICA and the best affine map of the data (least squares on the truth).
-Seconds are CPU seconds of the one thread, so that a busy machine does not spoil them.
+The ground truth is used for the scores only. A setting is (n, k, rho, delta); a latent that is never active in a data
+set is left out of the mean. Prints every run below the bar or not fully verified, and a summary per n: mean and worst
+MCC, median and longest seconds, beside FastICA and the best affine map of the data (least squares on the truth).
+Seconds are CPU seconds of one thread, so that other processes do not distort them.
 """
 
-import argparse
 import itertools
 import time
-import warnings
 
 import numpy as np
-import torch
 
-from identifiable import IndependentComponents, RecoveryWarning, SparseUnmixing
+from common import arguments, parse
+from identifiable import IndependentComponents, SparseUnmixing
 from identifiable.data import make_pdgmm
 from identifiable.metrics import mcc
 
@@ -37,23 +35,19 @@ def best_affine(z, x) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--n", type=int, nargs="+", default=[5, 10])
     parser.add_argument("--k", type=int, nargs="+", default=[0, 1, 2, 3])
     parser.add_argument("--rho", nargs="+", default=["1 var", "50", "75"])
     parser.add_argument("--delta", type=float, nargs="+", default=[0, 1, 2, 3])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--noise", type=float, default=0.0)
     parser.add_argument("--bar", type=float, default=0.999)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore", RecoveryWarning)
+    options = parse(parser)
     for n in options.n:
         scores, seconds, ica_scores, ica_seconds, gaps = [], [], [], [], []
         for k, rho, delta in itertools.product(options.k, options.rho, options.delta):
             rho = rho if rho == "1 var" else int(rho)
-            for seed in range(options.first_seed, options.first_seed + options.seeds):
+            for seed in options.seeds:
                 z, x = affine_mixture(n, k, rho, delta, options.noise, seed)
                 started = time.process_time()
                 model = SparseUnmixing(z.shape[1], random_state=seed, verbose=0).fit(x)

@@ -1,4 +1,4 @@
-"""A sweep that was never run: seventeen settings, eight methods, five seeds, numbers that could have come out."""
+"""An experiment that was never run: seventeen settings, eight methods, five seeds, plausible numbers."""
 
 from dataclasses import replace
 from functools import cache
@@ -7,6 +7,8 @@ import numpy as np
 
 from identifiable.experiments.recipe import BASELINES, Method, Published, QuickOverrides, Recipe, Record, Setting
 
+HOSTILE = "<script>alert(1)</script>"
+QUOTES = "\" onmouseover='alert(1)' x=\""
 BASE = {"law": "pdgmm", "rows": 20_000, "n": 10, "k": 1, "layers": 10, "rho": 50, "delta": 0, "theta": 0}
 # What a setting changes; the published two stages and VaDE; how hard it is for a method that learns, and for a line.
 SETTINGS = {
@@ -39,9 +41,9 @@ SECONDS = {"raw x": 0.02, "PCA": 0.05, "FastICA": 0.6, "SparseUnmixing": 4, "Two
 
 RECIPE = Recipe(
     name="paper/table1",
-    title="Numerical data: 17 laws of the latents and the mixing",
+    title="Numerical data: 17 distributions of the latents and the mixing",
     source="Author, Author & Author (2026), table 1",
-    question="How near are the recovered latents to the true ones, and what does the method add to x itself?",
+    question="How close are the recovered latents to the true ones, and what does the method add to x itself?",
     experiment="recovery",
     settings=tuple(Setting(name, BASE | row[0]) for name, row in SETTINGS.items()),
     methods=METHODS,
@@ -50,8 +52,8 @@ RECIPE = Recipe(
     published=tuple(Published(s, "published: two stages", "mcc", *row[1]) for s, row in SETTINGS.items())
     + tuple(Published(s, "published: VaDE", "mcc", *row[2]) for s, row in SETTINGS.items()),
     axes=("n", "k", "layers", "rho", "delta", "theta"),
-    notes="The published mixing is nearly linear: look at the baselines first.\nWith theta, MCC is against the rotated "
-    "latents, as published.",
+    notes="The published mixing is nearly linear: compare with the baselines first.\nWith theta, MCC is against the "
+    "rotated latents, as published.",
     smaller=QuickOverrides(
         settings=("n=5", "k=3"), values={"rows": 6000}, params={"PDGMM": {"max_steps": 800}, "VaDE": None}
     ),
@@ -60,32 +62,32 @@ RECIPE = Recipe(
 
 @cache
 def records(*, seed=0, quick=False, failed=3):
-    """Records of all cells of the recipe, some of them failed; the same for the same seed."""
+    """Records of all runs of the recipe, some of them failed; the same for the same seed."""
     rng = np.random.default_rng(seed)
-    found = [record(cell, rng) for cell in RECIPE.cells(quick=quick)]
+    found = [record(run, rng) for run in RECIPE.runs(quick=quick)]
     for i in rng.choice(len(found), size=min(failed, len(found)), replace=False):
         error = "FitFailedError: Training diverged in every restart: the loss was not finite after step 412."
         found[i] = replace(found[i], status="failed", metrics={}, arrays={}, certificate=None, error=error)
     return tuple(found)
 
 
-def record(cell, rng):
-    """A record of one cell."""
-    _, _, vade, learnt, linear = SETTINGS[cell.setting]
-    n = cell.values["n"]
+def record(run, rng):
+    """A record of one run."""
+    _, _, vade, learnt, linear = SETTINGS[run.setting]
+    n = run.values["n"]
     trivial = {"raw x": 0.36 + 0.9 / n, "PCA": 0.34 + 0.8 / n, "FastICA": 0.5 + 0.2 * linear, "SparseUnmixing": linear}
-    level = {**trivial, "TwoStage": learnt - 0.03, "VaDE": vade[0], "PDGMM": learnt}.get(cell.method, learnt - 0.015)
+    level = {**trivial, "TwoStage": learnt - 0.03, "VaDE": vade[0], "PDGMM": learnt}.get(run.method, learnt - 0.015)
     noise = 0.008 + 0.05 * (1 - level)
     mcc = float(np.clip(rng.normal(level, noise), 0, 0.999))
-    kind = "baseline" if cell.method in BASELINES else "method"
-    seconds = SECONDS.get(cell.method, 60) * (n / 10) ** 1.3 * float(rng.lognormal(0, 0.25))
+    kind = "baseline" if run.method in BASELINES else "method"
+    seconds = SECONDS.get(run.method, 60) * (n / 10) ** 1.3 * float(rng.lognormal(0, 0.25))
     arrays = {} if kind == "baseline" else {"correlation": matched(mcc, n, rng).round(3).tolist()}
-    if cell.method == "VaDE":
+    if run.method == "VaDE":
         scores = rng.normal(-14, 0.5, 12)
         near = mcc - 0.05 + 0.04 * (scores + 14) + rng.normal(0, 0.02, 12)
         arrays |= {"restarts": near.round(3).tolist(), "scores": scores.round(3).tolist()}
     return Record(
-        cell,
+        run,
         "done",
         seconds * 1.1 + 0.3,
         {
@@ -96,11 +98,11 @@ def record(cell, rng):
             "seconds": seconds,
         },
         arrays,
-        certificate(mcc) if cell.method in ("PDGMM", "SparseUnmixing") else None,
+        certificate(mcc) if run.method in ("PDGMM", "SparseUnmixing") else None,
         device="cpu" if kind == "baseline" else "NVIDIA H200",
         versions={"identifiable": "0.1.0", "python": "3.11.9", "torch": "2.13.0", "numpy": "2.1.0"},
         commit="4ef6588a0c1d2e3f4a5b",
-        finished=f"2026-11-16T0{cell.seed % 10}:12:30+00:00",
+        finished=f"2026-11-16T0{run.seed % 10}:12:30+00:00",
     )
 
 
@@ -125,9 +127,38 @@ def certificate(mcc):
             {
                 "name": "mixing",
                 "verdict": "inconclusive",
-                "words": "On the premise that the mixing is injective.",
+                "words": "Assumed: the mixing is injective.",
             },
             {"name": "genericity", "verdict": "holds", "words": "Components of one rank differ at some common point."},
             {"name": "common basis", "verdict": holds, "sentence": "All supports are spanned by columns of one basis."},
         ],
     }
+
+
+def hostile():
+    """An experiment with a script in every name."""
+    plan = RECIPE
+    plan = replace(
+        plan,
+        title=HOSTILE,
+        question=HOSTILE,
+        source=QUOTES,
+        notes=HOSTILE,
+        settings=tuple(Setting(f"{HOSTILE} {i}", {"n": v, QUOTES: i}) for i, v in enumerate((HOSTILE, "2", QUOTES))),
+        methods={HOSTILE: Method("PDGMM"), QUOTES: Method("PDGMM"), "PCA": plan.methods["PCA"]},
+        published=(Published(f"{HOSTILE} 0", f"{HOSTILE} published", "mcc", 0.9),),
+        metrics=("mcc", HOSTILE),
+        axes=("n",),
+    )
+    numbers = {"mcc": 0.5, HOSTILE: 0.5}
+    arrays = {"correlation": [[1, 0], [0, 1]], "restarts": [1, 2, 3, 4, 5], "scores": [1, 3, 2, 5, 4]}
+    words = {"level": HOSTILE, "theorem": QUOTES, "meaning": HOSTILE, "checks": [{"name": HOSTILE, "words": QUOTES}]}
+    rng = np.random.default_rng(0)
+    made = record(RECIPE.runs()[0], rng)
+    found = [
+        replace(made, run=run, metrics=numbers, arrays=arrays, certificate=words, device=QUOTES, commit=HOSTILE)
+        for run in plan.runs()
+    ]
+    found[0] = replace(found[0], status="failed", error=HOSTILE)
+    found[1] = replace(found[1], versions={HOSTILE: QUOTES}, finished=HOSTILE)
+    return plan, found

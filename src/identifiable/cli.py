@@ -14,16 +14,25 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="identifiable",
-    help="Latent variables you can trust: recover hidden factors from data, and learn how far they are identified.",
+    help="Recover the hidden variables behind your data, and check which of them are reliable.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+FitFolder = Annotated[Path, typer.Argument(help="Folder written by 'identifiable fit'.")]
+OutputFolder = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Folder to write to.", show_default="runs/NAME")
+]
+OutputFile = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
+Key = Annotated[str | None, typer.Option(help="Name of the array in an .npz file.")]
+Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or cuda:N.")]
+Seed = Annotated[int, typer.Option(help="Seed of the random numbers.", min=0)]
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"identifiable {__version__}")
         raise typer.Exit
 
@@ -35,114 +44,209 @@ def options(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Take the options that come before the command; `main` has read --debug already."""
+    """Accept the options before the command; `main` has read --debug already."""
 
 
 @app.command()
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path("identifiable-demo"),
-    seed: Annotated[int, typer.Option(help="Another number, another data set.", min=0)] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer rows and steps: seconds, to see that it runs.")] = False,
+    seed: Seed = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Use fewer rows and steps; takes seconds.")] = False,
 ) -> None:
-    """Run the main job on simulated data: fit, compare restarts, compare with the truth. Takes about a minute."""
-    from identifiable.experiments.demo import FULL, QUICK, run_demo
+    """Analyse simulated data and compare the result with the ground truth. Takes about a minute."""
+    from identifiable.experiments.demo import run_demo
 
-    run_demo(output, size=QUICK if quick else FULL, random_state=seed)
-
-
-_Run = Annotated[Path, typer.Argument(help="Folder that 'identifiable fit' wrote.")]
-_Key = Annotated[str | None, typer.Option(help="Which array of an .npz.")]
+    run_demo(output, quick=quick, random_state=seed)
 
 
 @app.command()
 def fit(
-    data: Annotated[Path, typer.Argument(help=".csv, .tsv, .parquet, .npy, .npz, or a folder of images.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write to; else runs/NAME.")] = None,
-    latents: Annotated[str, typer.Option(help="How many, or auto.")] = "auto",
+    data: Annotated[Path, typer.Argument(help=".csv, .tsv, .parquet, .npy or .npz file, or folder of images.")],
+    output: OutputFolder = None,
+    latents: Annotated[str, typer.Option(help="Number of latents, or auto.")] = "auto",
     u: Annotated[
-        list[str] | None, typer.Option(help="Column that says where a row comes from; may be repeated.")
+        list[str] | None, typer.Option(help="Column that says where a row comes from. Can be repeated.")
     ] = None,
-    column: Annotated[list[str] | None, typer.Option(help="Only this column; may be repeated.")] = None,
-    model: Annotated[str, typer.Option(help="A model by name, or auto.")] = "auto",
-    restarts: Annotated[int | None, typer.Option(help="Of models that have restarts.", min=1)] = None,
-    time: Annotated[str, typer.Option(help="That it may take: 90s, 10m, 2h.")] = "10m",
-    seed: Annotated[int, typer.Option(help="Another number, other starts.", min=0)] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    key: _Key = None,
+    column: Annotated[list[str] | None, typer.Option(help="Use only this column. Can be repeated.")] = None,
+    model: Annotated[str, typer.Option(help="Name of a model, or auto to select one.")] = "auto",
+    restarts: Annotated[int | None, typer.Option(help="Number of restarts, for models that have them.", min=1)] = None,
+    time: Annotated[str, typer.Option(help="Time budget, such as 90s, 10m or 2h.")] = "10m",
+    seed: Seed = 0,
+    device: Device = "auto",
+    key: Key = None,
 ) -> None:
-    """Find the best identified latents of a table, and say how far to trust each. No truth is asked for."""
-    from identifiable.auto import folder as work
+    """Find the latents of a table and report how reliable each one is. No ground truth is needed."""
+    n_latents, seconds = _number_of_latents(latents), _seconds(time)  # before the slow imports
 
-    found = work.fit(
+    from identifiable.auto import folder as fits
+
+    found = fits.fit(
         data,
         output if output is not None else Path("runs") / data.stem,
         u=None if not u else u[0] if len(u) == 1 else u,
         columns=column or None,
         key=key,
-        n_latents=latents if latents == "auto" else _whole_number(latents),
+        n_latents=n_latents,
         model=model,
         n_restarts=restarts,
-        seconds=_seconds(time),
+        seconds=seconds,
         random_state=seed,
         device=device,
     )
-    work.show(found)
+    fits.show(found)
     typer.echo(f"Written to {found.folder}: {', '.join(sorted(p.name for p in found.folder.iterdir()))}.")
 
 
 @app.command()
-def check(run: _Run) -> None:
-    """Say again how far each latent of a fit is to be trusted, and why."""
-    from identifiable.auto import folder as work
+def check(run: FitFolder) -> None:
+    """Show again how reliable each latent of a fit is, and why."""
+    from identifiable.auto import folder as fits
 
-    work.show(work.open_fit(run))
+    fits.show(fits.open_fit(run))
 
 
 @app.command()
 def transform(
-    run: _Run,
-    data: Annotated[Path, typer.Argument(help="Table with the columns the fit was made of, in any order.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("latents.csv"),
-    key: _Key = None,
+    run: FitFolder,
+    data: Annotated[Path, typer.Argument(help="Table with the columns of the fitted one, in any order.")],
+    output: OutputFile = Path("latents.csv"),
+    key: Key = None,
 ) -> None:
-    """Write the latents of new rows."""
-    from identifiable.auto import folder as work
+    """Compute the latents of new rows."""
+    from identifiable.auto import folder as fits
 
-    _written(work.transform(work.open_fit(run), data, key=key), output)
+    _write_table(fits.transform(fits.open_fit(run), data, key=key), output)
 
 
 @app.command()
 def inverse(
-    run: _Run,
-    data: Annotated[Path, typer.Argument(help="Table of latents, with the columns z0, z1, ...")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("rows.csv"),
-    key: _Key = None,
+    run: FitFolder,
+    data: Annotated[Path, typer.Argument(help="Table of latents, with columns z0, z1, ...")],
+    output: OutputFile = Path("rows.csv"),
+    key: Key = None,
 ) -> None:
-    """Write the rows that latents stand for."""
-    from identifiable.auto import folder as work
+    """Compute the rows of given latents."""
+    from identifiable.auto import folder as fits
 
-    _written(work.inverse(work.open_fit(run), data, key=key), output)
+    _write_table(fits.inverse(fits.open_fit(run), data, key=key), output)
 
 
 @app.command()
 def sample(
-    run: _Run,
-    rows: Annotated[int, typer.Option("--rows", "-n", help="How many.", min=1)] = 1000,
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("sample.csv"),
-    seed: Annotated[int, typer.Option(help="Another number, other rows.", min=0)] = 0,
+    run: FitFolder,
+    rows: Annotated[int, typer.Option("--rows", "-n", help="Number of rows.", min=1)] = 1000,
+    output: OutputFile = Path("sample.csv"),
+    seed: Seed = 0,
 ) -> None:
-    """Draw rows from the model of a fit."""
-    from identifiable.auto import folder as work
+    """Sample new rows from the model of a fit."""
+    from identifiable.auto import folder as fits
 
-    _written(work.sample(work.open_fit(run), rows, seed), output)
+    _write_table(fits.sample(fits.open_fit(run), rows, seed), output)
 
 
-def _written(frame: "pd.DataFrame", path: Path) -> None:
+@app.command()
+def datasets() -> None:
+    """List the available data sets: content, shape, source and licence."""
+    from rich.table import Table
+
+    from identifiable.data import catalogue
+
+    table = Table(
+        caption="Load them in Python: from identifiable.data import load_digits. Real data sets are downloaded once, "
+        "or read from a folder you name."
+    )
+    for name in ("name", "content", "rows", "columns", "loader", "licence", "from"):
+        table.add_column(name, justify="right" if name in ("rows", "columns") else "left", overflow="fold")
+    for s in catalogue():
+        rows, columns = (str(v) if v is not None else "any" for v in (s.rows, s.columns))
+        table.add_row(s.name, s.what, rows, columns, s.loader, s.licence, s.origin)
+    Console().print(table)
+
+
+@app.command()
+def reproduce(
+    name: Annotated[
+        str | None, typer.Argument(help="Recipe, such as xu2026/table1. Without it, all are listed.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds; default set by the recipe.", min=1)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Run a smaller version: minutes on two cores.")] = False,
+    output: OutputFolder = None,
+    setting: Annotated[list[str] | None, typer.Option(help="Run only this setting. Can be repeated.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Run only this method. Can be repeated.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Number of processes; default one per processor.", min=1)] = None,
+    cluster: Annotated[str | None, typer.Option(help="Dask scheduler, tcp://HOST:PORT, or local.")] = None,
+    device: Device = "auto",
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Repeat the runs that failed.")] = False,
+) -> None:
+    """Run a published table or figure and compare it with trivial baselines. Repeat the command to continue."""
+    from identifiable.experiments import reproduce as sweeps
+
+    if name is None:
+        from identifiable.experiments.papers import RECIPES
+        from identifiable.experiments.terminal import recipe_table
+
+        Console().print(recipe_table(RECIPES.values()))
+        return
+    found = sweeps.reproduce(
+        name,
+        output,
+        seeds=seeds,
+        quick=quick,
+        settings=setting or (),
+        methods=method or (),
+        jobs=jobs,
+        cluster=cluster,
+        device=device,
+        retry_failed=retry_failed,
+    )
+    sweeps.show(found)
+    if found.results.failed or found.results.missing:
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    folder: Annotated[
+        list[Path],
+        typer.Argument(help="Folder of a fit or of 'identifiable reproduce'; several are merged."),
+    ],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to merge several folders into.")] = None,
+) -> None:
+    """Write the page of a fit or of a reproduced table: report.html, which opens offline."""
+    from identifiable.auto import folder as fits
+    from identifiable.errors import DataError
+    from identifiable.experiments import reproduce as sweeps
+    from identifiable.experiments.run_folder import is_run_folder
+
+    if len(folder) == 1 and output is None and (folder[0] / fits.ACCOUNT).is_file():
+        typer.echo(f"Wrote {_write_fit_page(folder[0])}.")
+        return
+    for path in folder:
+        if not is_run_folder(path):
+            raise DataError(
+                f"{str(path)!r} holds no results to report. Name one folder that 'identifiable fit' wrote, or one or "
+                "more that 'identifiable reproduce' wrote."
+            )
+    sweeps.show(sweeps.report(folder, output))
+
+
+def _write_fit_page(folder: Path) -> Path:
+    """Write the page of a fit; a page with images is kept, as the folder does not contain the images."""
+    from identifiable.auto import folder as fits
+    from identifiable.report.fit_page import fit_page
+
+    fitted, page = fits.open_fit(folder), folder / fits.PAGE
+    if fitted.account["data"]["picture"] is None or not page.is_file():
+        fit_page(fitted.account, folder.resolve().name).write(page)
+    return page
+
+
+def _write_table(frame: "pd.DataFrame", path: Path) -> None:
     from identifiable import files
 
     files.require_folder(path)
     files.write_bytes(path, frame.to_csv(index=False, lineterminator="\n").encode())
-    typer.echo(f"{len(frame)} rows, {frame.shape[1]} columns written to {path}.")
+    typer.echo(f"Wrote {len(frame)} rows and {frame.shape[1]} columns to {path}.")
 
 
 def _seconds(text: str) -> float:
@@ -159,86 +263,20 @@ def _seconds(text: str) -> float:
     except ValueError:
         found = 0.0
     if not found > 0:
-        raise typer.BadParameter(f"A time such as 90s, 10m or 2h was expected, got {text!r}.", param_hint="--time")
+        raise typer.BadParameter(f"Expected a time such as 90s, 10m or 2h. Got {text!r}.", param_hint="--time")
     return found
 
 
-def _whole_number(text: str) -> int:
+def _number_of_latents(text: str) -> int | str:
+    if text == "auto":
+        return text
     if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"A number from 1 on, or auto, was expected, got {text!r}.", param_hint="--latents")
+        raise typer.BadParameter(f"Expected a number from 1, or auto. Got {text!r}.", param_hint="--latents")
     return int(text)
 
 
-@app.command()
-def datasets() -> None:
-    """List all sources of data: what each is, its shape, where it comes from, its licence."""
-    from rich.table import Table
-
-    from identifiable.data import catalogue
-
-    table = Table(
-        caption="Load them in Python: from identifiable.data import load_digits. Real sets are downloaded once, "
-        "or read from a folder you name."
-    )
-    for name in ("name", "what", "rows", "columns", "loader", "licence", "from"):
-        table.add_column(name, justify="right" if name in ("rows", "columns") else "left", overflow="fold")
-    for s in catalogue():
-        rows, columns = (str(v) if v is not None else "any" for v in (s.rows, s.columns))
-        table.add_row(s.name, s.what, rows, columns, s.loader, s.licence, s.origin)
-    Console().print(table)
-
-
-@app.command()
-def reproduce(
-    name: Annotated[
-        str | None, typer.Argument(help="A recipe, such as xu2026/table1; without it, all are listed.")
-    ] = None,
-    seeds: Annotated[int | None, typer.Option(help="How many seeds.", min=1)] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A smaller version: minutes on two cores.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Run folder; without it, runs/NAME.")] = None,
-    setting: Annotated[list[str] | None, typer.Option(help="Only this setting; may be repeated.")] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Only this method; may be repeated.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes at once; one per processor if unset.", min=1)] = None,
-    cluster: Annotated[str | None, typer.Option(help="Dask scheduler, tcp://HOST:PORT, or local.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed cells again.")] = False,
-) -> None:
-    """Run a published table or figure beside the trivial baselines; the same command again does what is missing."""
-    from identifiable.experiments import reproduce as work
-
-    if name is None:
-        Console().print(work.listing())
-        return
-    found = work.reproduce(
-        name,
-        output,
-        seeds=seeds,
-        quick=quick,
-        settings=setting or (),
-        methods=method or (),
-        jobs=jobs,
-        cluster=cluster,
-        device=device,
-        retry_failed=retry_failed,
-    )
-    work.show(found)
-    if found.results.failed or found.results.missing:
-        raise typer.Exit(1)
-
-
-@app.command()
-def report(
-    run: Annotated[list[Path], typer.Argument(help="Run folder; several are merged into the one of -o.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to merge them into.")] = None,
-) -> None:
-    """Write the page of a run: report.html opens offline; results.csv has a line per cell."""
-    from identifiable.experiments import reproduce as work
-
-    work.show(work.report(run, output))
-
-
 def main() -> None:
-    """Run the command line: exit code 0 when all went well, 1 for an error, 2 for a wrong call."""
+    """Run the command line. Exit code: 0 for success, 1 for an error, 2 for wrong arguments."""
     try:
         app()
     except Exception as error:
@@ -247,5 +285,5 @@ def main() -> None:
         console = Console(stderr=True)
         console.print("[bold red]error:[/bold red]", end=" ")
         console.print(str(error) or type(error).__name__, highlight=False, markup=False)
-        console.print("(--debug shows where it came from)", style="dim")
+        console.print("(use --debug to see the traceback)", style="dim")
         sys.exit(1)

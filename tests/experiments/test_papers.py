@@ -1,4 +1,4 @@
-"""Every recipe runs at a tiny size, shows the trivial baselines, and says what was published."""
+"""Every recipe runs at a tiny size, includes the trivial baselines, and lists the published numbers."""
 
 import json
 from dataclasses import replace
@@ -9,9 +9,9 @@ import pytest
 import identifiable
 from identifiable.data import Sample
 from identifiable.experiments import measure as experiments
-from identifiable.experiments.measure import best_device, group, measure, measure_together
+from identifiable.experiments.measure import measure
 from identifiable.experiments.papers import RECIPES, find
-from identifiable.experiments.recipe import BASELINES, FIRST_SEED, Cell, Record
+from identifiable.experiments.recipe import BASELINES, FIRST_SEED, Record, Run
 
 TINY = {
     "PDGMM": {"max_steps": 4, "extended": False, "depth": 2, "batch_size": 64, "n_restarts": 1},
@@ -54,84 +54,59 @@ def params_of(method):
     return getattr(identifiable, method.estimator)().get_params() if method.estimator else {}
 
 
-def tiny(cell):
-    """Make a cell small: some rows, few steps."""
-    values = {k: SMALL.get(k, v) for k, v in cell.values.items()}
+def tiny(run):
+    """Make a run small: some rows, few steps."""
+    values = {k: SMALL.get(k, v) for k, v in run.values.items()}
     if "n" in values and not values.get("example"):
         values["n"] = min(values["n"], 3)
     if values.get("law") in ("pinwheel", "parallelograms"):
         values["latents"] = 2
     if values.get("law") == "pdgmm":  # an affine mixture is found in a moment
         values |= {"layers": 1, "rho": "1 var"}
-    if "latents" in cell.values and "n" in values:
+    if "latents" in run.values and "n" in values:
         values |= {"d": 6, "latents": 4}
-    known = params_of(cell.how)
-    changed = {k: v for k, v in TINY.get(cell.how.estimator, {}).items() if k in known}
-    before = cell.how.before and replace(cell.how.before, params={"n_latents": 6})
-    return replace(cell, values=values, how=replace(cell.how, params={**cell.how.params, **changed}, before=before))
+    known = params_of(run.how)
+    changed = {k: v for k, v in TINY.get(run.how.estimator, {}).items() if k in known}
+    before = run.how.before and replace(run.how.before, params={"n_latents": 6})
+    return replace(run, values=values, how=replace(run.how, params={**run.how.params, **changed}, before=before))
 
 
-def to_run():
-    """The cells of every recipe's first setting; a baseline is fitted to one law and experiment once."""
+def tiny_plan():
+    """The runs of every recipe's first setting; a baseline is fitted to one simulator and experiment once."""
     seen, plan = set(), {}
     for name, recipe in RECIPES.items():
-        cells = recipe.cells(quick=True)
+        runs = recipe.runs(quick=True)
         plan[name] = []
-        for cell in (c for c in cells if c.setting == cells[0].setting):
-            kind = cell.experiment, cell.values.get("law"), cell.method
-            if cell.method not in BASELINES or kind not in seen:
-                plan[name].append(cell)
+        for run in (c for c in runs if c.setting == runs[0].setting):
+            kind = run.experiment, run.values.get("law"), run.method
+            if run.method not in BASELINES or kind not in seen:
+                plan[name].append(run)
             seen.add(kind)
     return plan
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "cells"), to_run().items(), ids=RECIPES)
-def test_every_recipe_runs(name, cells, images):
+@pytest.mark.parametrize(("name", "runs"), tiny_plan().items(), ids=RECIPES)
+def test_every_recipe_runs(name, runs, images):
     recipe = RECIPES[name]
-    for cell in cells:
-        outcome = measure(tiny(cell), "cpu")
+    for run in runs:
+        outcome = measure(tiny(run), "cpu")
         found = {k for k, v in outcome.metrics.items() if np.isfinite(v)}
         needed = {"weak", "strong"} if "dist" in recipe.metrics else {recipe.metrics[0]}
-        assert needed <= found, (cell.method, outcome.metrics)
-        record = Record(cell, "done", 1.0, outcome.metrics, outcome.arrays, outcome.certificate)
+        assert needed <= found, (run.method, outcome.metrics)
+        record = Record(run, "done", 1.0, outcome.metrics, outcome.arrays, outcome.certificate)
         assert Record.of_line(record.to_line()).to_line() == record.to_line()  # all of it is JSON
 
 
-def test_cells_of_one_group_are_measured_at_once_as_alone():
-    cells = [tiny(c) for c in find("xu2026/table1").cells(quick=True) if c.method == "TwoStage"][:3]
-    (word,) = {group(c) for c in cells}
-    assert word is not None
-    for cell, outcome in zip(cells, measure_together(cells, "cpu"), strict=True):
-        alone = measure(cell, "cpu")
-        assert outcome.metrics.keys() == alone.metrics.keys()
-        for metric in ("mcc", "r2", "stage1_mcc"):
-            assert outcome.metrics[metric] == pytest.approx(alone.metrics[metric], abs=1e-3)
-
-
-def test_cells_that_are_fitted_otherwise_are_not_of_one_group():
-    cells = find("xu2026/table8-ablation").cells()
-    words = {c.key: group(c) for c in cells}
-    assert all(words[c.key] is None for c in cells if c.how.estimator != "TwoStage")
-    ten = [c for c in cells if c.how.estimator == "TwoStage" and c.values["n"] == 10]
-    assert len({words[c.key] for c in ten}) == 2  # with stage 2 and without
-    assert len({group(replace(c, seed=s)) for c in ten for s in (1, 2)}) == 4
-
-
-def test_a_gpu_is_left_to_wide_nets():
-    cells = {c.method: c for c in find("xu2026/table1").cells()}
-    assert [best_device(cells[m], "auto") for m in ("PDGMM", "TwoStage")] == ["cpu", "auto"]
-    assert best_device(cells["PDGMM"], "cuda:1") == "cuda:1"
-
-
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_what_a_recipe_states(recipe):
+def test_recipes_are_consistent(recipe):
     assert recipe.question
     assert recipe.source
     names = {s.name for s in recipe.settings}
     assert len(names) == len(recipe.settings)
     assert {p.setting for p in recipe.published} <= names
     assert {p.metric for p in recipe.published} <= set(recipe.metrics)
+    assert {name for p in recipe.published for name in p.compare_with} <= set(recipe.methods)
     trained = {name for name, method in recipe.methods.items() if "max_steps" in params_of(method)}
     assert trained <= set(recipe.smaller.params)  # --quick makes all of them smaller
     assert set(recipe.smaller.settings or ()) <= names
@@ -143,23 +118,23 @@ def test_what_a_recipe_states(recipe):
         assert set(recipe.methods) - set(BASELINES)
     for method in recipe.methods.values():
         assert set(method.params) <= set(params_of(method)), method
-    cells = recipe.cells()
-    assert len({c.key for c in cells}) == len(cells)
-    assert not {c.key for c in cells} & {c.key for c in recipe.cells(quick=True)}
-    for cell in cells[:3]:
-        assert Cell.of_json(json.loads(json.dumps(cell.to_json()))).key == cell.key
+    runs = recipe.runs()
+    assert len({c.key for c in runs}) == len(runs)
+    assert not {c.key for c in runs} & {c.key for c in recipe.runs(quick=True)}
+    for run in runs[:3]:
+        assert Run.of_json(json.loads(json.dumps(run.to_json()))).key == run.key
 
 
 def test_seeds_of_a_recipe():
     recipe = find("xu2026/table1")
-    cells = recipe.cells(seeds=3)
-    assert {c.seed for c in cells if c.method == "PDGMM"} == {FIRST_SEED, FIRST_SEED + 1, FIRST_SEED + 2}
-    assert {c.seed for c in cells if c.method == "TwoStage"} == {FIRST_SEED}  # it runs on fewer
-    assert len({c.setting for c in recipe.cells(quick=True)}) == 17
+    runs = recipe.runs(seeds=3)
+    assert {c.seed for c in runs if c.method == "PDGMM"} == {FIRST_SEED, FIRST_SEED + 1, FIRST_SEED + 2}
+    assert {c.seed for c in runs if c.method == "TwoStage"} == {FIRST_SEED}  # it runs on fewer seeds
+    assert len({c.setting for c in recipe.runs(quick=True)}) == 17
 
 
-def test_an_unknown_recipe_is_named_and_its_neighbours_are():
-    with pytest.raises(ValueError, match=r"no recipe 'xu2026/tabel1'.*xu2026/table1"):
+def test_the_error_of_an_unknown_recipe_names_similar_ones():
+    with pytest.raises(ValueError, match=r"xu2026/tabel1.*xu2026/table1"):
         find("xu2026/tabel1")
 
 

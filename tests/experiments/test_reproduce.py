@@ -1,4 +1,6 @@
-"""A recipe from the command line: a table, a page, and nothing done twice."""
+"""A recipe from the command line: a table, a page, and no run repeated."""
+
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -7,14 +9,14 @@ from typer.testing import CliRunner
 
 from identifiable.cli import app
 from identifiable.errors import DataError
-from identifiable.experiments import reproduce as work
+from identifiable.experiments import reproduce as sweeps
 from identifiable.experiments.papers import RECIPES, find
 from identifiable.experiments.recipe import BASELINES, Record
-from identifiable.experiments.runner import read_records
+from identifiable.experiments.run_folder import Results, RunFolder, read_records
 
 
-def call(*words):
-    return CliRunner().invoke(app, [str(w) for w in words])
+def call(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +33,15 @@ def test_without_a_name_all_recipes_are_listed():
     assert all(name in output for name in RECIPES)
 
 
-def test_a_run_leaves_a_page_and_a_table(folder):
+def test_a_sweep_writes_a_page_and_a_table(folder):
     assert (folder / "report.html").read_text().startswith("<!doctype html>")
-    cells = pd.read_csv(folder / "results.csv")
-    assert len(cells) == len(find("kivva/figure1").cells(quick=True))
-    assert (cells["status"] == "done").all()
-    assert cells["unique"].iloc[0] == 1
+    runs = pd.read_csv(folder / "results.csv")
+    assert len(runs) == len(find("kivva/figure1").runs(quick=True))
+    assert (runs["status"] == "done").all()
+    assert runs["unique"].iloc[0] == 1
 
 
-def test_the_same_command_again_computes_nothing(folder):
+def test_the_repeated_command_computes_nothing(folder):
     before = {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()}
     result = call("reproduce", "kivva/figure1", "--quick", "--jobs", 1, "-o", folder)
     assert result.exit_code == 0
@@ -56,34 +58,61 @@ def test_folders_are_merged_into_a_new_one(folder, tmp_path):
     assert (tmp_path / "both" / "report.html").exists()
 
 
-def test_what_cannot_be_done_is_said(folder, tmp_path):
-    with pytest.raises(DataError, match="name it with -o"):
-        work.report([folder, folder])
-    with pytest.raises(ValueError, match="no recipe 'kivva/figure9'"):
-        work.reproduce("kivva/figure9")
-    with pytest.raises(DataError, match=r"no method 'PDGM'.*PDGMM"):
-        work.reproduce("xu2026/table1", tmp_path, methods=["PDGM"])
-    with pytest.raises(DataError, match=r"no setting 'n=6'.*n=5"):
-        work.reproduce("xu2026/table1", tmp_path, settings=["n=6"])
+def test_bad_input_is_refused(folder, tmp_path):
+    with pytest.raises(DataError, match="-o"):
+        sweeps.report([folder, folder])
+    with pytest.raises(ValueError, match="kivva/figure9"):
+        sweeps.reproduce("kivva/figure9")
+    with pytest.raises(DataError, match=r"PDGM.*PDGMM"):
+        sweeps.reproduce("xu2026/table1", tmp_path, methods=["PDGM"])
+    with pytest.raises(DataError, match=r"n=6.*n=5"):
+        sweeps.reproduce("xu2026/table1", tmp_path, settings=["n=6"])
     assert not list(tmp_path.iterdir())
 
 
 def test_the_table_names_what_failed(tmp_path):
     recipe = find("kivva/figure2")
-    cells = recipe.cells(quick=True)
-    records = [Record(c, "done", 1.0, {"dist": 0.05, "weak": 1.0, "strong": 0.9}) for c in cells[:-1]]
-    records.append(Record(cells[-1], "failed", 1.0, error="ValueError: [bold]no[/bold]"))
-    found = work.told(recipe, work.Results(tuple(records)), tmp_path, missing=0)
+    runs = recipe.runs(quick=True)
+    records = [Record(c, "done", 1.0, {"dist": 0.05, "weak": 1.0, "strong": 0.9}) for c in runs[:-1]]
+    records.append(Record(runs[-1], "failed", 1.0, error="ValueError: [bold]no[/bold]"))
+    found = sweeps.write_results(recipe, Results(tuple(records)), tmp_path)
     console = Console(width=140, record=True)
-    work.show(found, console)
+    sweeps.show(found, console)
     text = console.export_text()
     assert "1 failed" in text
     assert "ValueError: [bold]no[/bold]" in text
     assert "published: VaDE" in text
 
 
-def test_long_cells_come_first():
-    cells = work.longest_first(find("xu2026/table1").cells(quick=True))
-    baselines = [c.method in BASELINES for c in cells]
+def test_long_runs_come_first():
+    runs = sweeps.longest_first(find("xu2026/table1").runs(quick=True))
+    baselines = [c.method in BASELINES for c in runs]
     assert baselines == sorted(baselines)
-    assert cells[0].values["n"] == 40
+    assert runs[0].values["n"] == 40
+
+
+def test_records_are_sorted_like_the_recipe():
+    recipe = find("kivva/table2")
+    records = [Record(run, "done", 1.0) for run in recipe.runs(seeds=2)]
+    unknown = Record(replace(records[0].run, method="of another version"), "done", 1.0)
+    assert sweeps.in_order(recipe, [*records[3:][::-1], unknown, *records[:3]])[:3] == tuple(records[:3])
+    expected = sorted(records, key=lambda r: (r.run.setting, list(recipe.methods).index(r.run.method), r.run.seed))
+    assert [r for r in sweeps.in_order(recipe, [unknown, *records[::-1]]) if r is not unknown] == expected
+
+
+def test_default_folders_and_selected_runs():
+    assert str(sweeps.default_folder("a/b", quick=False)) == "runs/a-b"
+    assert str(sweeps.default_folder("a/b", quick=True)) == "runs/a-b-quick"
+    recipe = find("kivva/table2")
+    chosen = sweeps.select(recipe, recipe.runs(seeds=1), ["parallelograms 2"], ["PCA", "raw x"])
+    assert {(r.setting, r.method) for r in chosen} == {("parallelograms 2", "PCA"), ("parallelograms 2", "raw x")}
+    assert sweeps.select(recipe, recipe.runs(), (), ()) == recipe.runs()
+
+
+def test_a_folder_of_two_recipes_is_refused(folder, tmp_path):
+    target = RunFolder(tmp_path)
+    with target.locked():
+        for recipe in ("kivva/figure2", "kivva/table2"):
+            target.write(Record(find(recipe).runs()[0], "done", 1.0))
+    with pytest.raises(DataError, match="kivva/figure2, kivva/table2"):
+        sweeps.report([tmp_path])

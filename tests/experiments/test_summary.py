@@ -1,4 +1,4 @@
-"""The summary of a sweep, against numbers worked out by hand."""
+"""The summary of a sweep, compared with numbers computed by hand."""
 
 import math
 from dataclasses import replace
@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import fake_sweep
-from identifiable.experiments.recipe import BASELINES, Cell, Method, Published, Recipe, Record, Setting
-from identifiable.experiments.summary import BEATS, BEATS_NOT, BETTER, SAME, WORSE, per_cell, summarise
+from identifiable.experiments.recipe import BASELINES, Method, Published, Recipe, Record, Run, Setting
+from identifiable.experiments.summary import BEATS, BEATS_NOT, BETTER, SAME, WORSE, per_run, summarise
 from identifiable.report.experiment_page import write_report
 
 NAN = math.nan
@@ -34,8 +34,8 @@ def runs(method, values, *, setting="s", metric="mcc", status="done", values_of_
     """One record per value, seeds 0, 1, ..."""
     found = []
     for seed, value in enumerate(values):
-        cell = Cell("a/b", "full", "recovery", setting, values_of_setting or {}, method, Method(method), seed)
-        found.append(Record(cell, status, 1.0, {metric: value} if status == "done" else {}))
+        run = Run("a/b", "full", "recovery", setting, values_of_setting or {}, method, Method(method), seed)
+        found.append(Record(run, status, 1.0, {metric: value} if status == "done" else {}))
     return found
 
 
@@ -68,7 +68,7 @@ def test_one_seed_has_no_sd():
     assert found["mcc_n"] == 1
 
 
-def test_what_is_not_a_number_is_left_out_and_seen_in_n():
+def test_metrics_that_are_not_finite_count_in_no_mean():
     found = row(summarise(recipe(), runs("A", [0.5, NAN, 0.7])), "A")
     assert found["mcc_mean"] == pytest.approx(0.6)
     assert found["mcc_n"] == 2
@@ -77,7 +77,7 @@ def test_what_is_not_a_number_is_left_out_and_seen_in_n():
     assert none["r2_n"] == 0
 
 
-def test_failed_cells_are_counted_and_in_no_mean():
+def test_failed_runs_are_counted_and_in_no_mean():
     ended, failed = runs("A", [0.4, 0.6]), runs("A", [0, 0, 0], status="failed")[2:]
     found = row(summarise(recipe(), ended + failed), "A")
     assert found["mcc_mean"] == pytest.approx(0.5)
@@ -88,7 +88,7 @@ def test_failed_cells_are_counted_and_in_no_mean():
     assert alone["verdict"] == ""
 
 
-def test_rows_are_in_the_order_of_the_recipe_whatever_that_of_the_records():
+def test_rows_are_in_the_order_of_the_recipe_for_any_order_of_the_records():
     published = [Published("t", "theirs", "mcc", 0.9)]
     records = runs("A", [0.5, 0.6], setting="t") + runs("new", [0.1]) + runs("PCA", [0.3], setting="t") + runs("A", [1])
     plan = recipe(published=published)
@@ -99,7 +99,7 @@ def test_rows_are_in_the_order_of_the_recipe_whatever_that_of_the_records():
     assert frames[0]["kind"].tolist() == ["method", "method", "baseline", "method", "published"]
 
 
-def test_published_numbers_have_rows_of_their_own():
+def test_published_numbers_have_their_own_rows():
     published = [
         Published("s", "theirs", "mcc", 0.9, 0.02),
         Published("s", "theirs", "r2", 0.8),
@@ -140,24 +140,24 @@ def test_against_published_is_by_one_sd_of_the_difference(metric, values, mean, 
     assert found["against"] == ("theirs" if verdict else "")
 
 
-def test_a_method_meets_the_published_one_in_its_name_or_else_the_best():
-    published = [Published("s", name, "mcc", mean) for name, mean in (("published: A", 0.3), ("published: B", 0.8))]
-    records = [r for method in ("A, long", "Abc", "b (u)", "PCA") for r in runs(method, [0.5])]
+def test_a_method_is_compared_with_the_number_that_lists_it_or_else_the_best():
+    published = [Published("s", "A", "mcc", 0.3, compare_with=("B", "C")), Published("s", "best", "mcc", 0.8)]
+    records = [r for method in ("A", "B", "C", "PCA") for r in runs(method, [0.5])]
     frame = summarise(recipe(published=published), records)
-    assert row(frame, "A, long")["against"] == "published: A"
-    assert row(frame, "A, long")["against_published"] == BETTER
-    assert row(frame, "b (u)")["against"] == row(frame, "Abc")["against"] == "published: B"
-    assert row(frame, "Abc")["against_published"] == row(frame, "PCA")["against_published"] == WORSE
+    found = {method: row(frame, method, kind=kind) for method, kind in (("A", "method"), ("B", None), ("C", None))}
+    assert {method: one["against"] for method, one in found.items()} == {"A": "best", "B": "A", "C": "A"}
+    assert {method: one["against_published"] for method, one in found.items()} == {"A": WORSE, "B": BETTER, "C": BETTER}
+    assert row(frame, "PCA")["against"] == "best"
     lower = [replace(p, metric="dist") for p in published]
-    frame = summarise(recipe(metrics=("dist",), published=lower), runs("Abc", [0.5], metric="dist"))
-    assert row(frame, "Abc")["against"] == "published: A"
+    frame = summarise(recipe(metrics=("dist",), published=lower), runs("PCA", [0.5], metric="dist"))
+    assert row(frame, "PCA")["against"] == "A"
 
 
 @pytest.mark.parametrize(
     ("metric", "ours", "verdict"),
     [("mcc", 0.61, BEATS), ("mcc", 0.6, BEATS_NOT), ("mcc", 0.5, BEATS_NOT), ("dist", 0.3, BEATS), ("mcc", NAN, "")],
 )
-def test_a_method_has_to_beat_the_best_baseline(metric, ours, verdict):
+def test_a_method_must_beat_the_best_baseline(metric, ours, verdict):
     trivial = runs("PCA", [0.5, 0.7], metric=metric) + runs("raw x", [0.4], metric=metric)
     frame = summarise(recipe(metrics=(metric,)), trivial + runs("A", [ours], metric=metric))
     assert row(frame, "A")["against_baselines"] == verdict
@@ -165,21 +165,21 @@ def test_a_method_has_to_beat_the_best_baseline(metric, ours, verdict):
     assert row(summarise(recipe(), runs("A", [0.9])), "A")["against_baselines"] == ""
 
 
-def test_the_verdict_is_both_in_words():
+def test_the_verdict_contains_both_comparisons():
     plan = recipe(published=[Published("s", "theirs", "mcc", 0.9)])
     records = runs("PCA", [0.3]) + runs("A", [0.5])
     assert row(summarise(plan, records), "A")["verdict"] == "worse than published, beats the baselines"
     assert row(summarise(recipe(), records), "A")["verdict"] == "beats the baselines"
 
 
-def test_a_cell_that_was_run_again_counts_once():
+def test_a_repeated_run_counts_once():
     failed, again = runs("A", [0], status="failed"), runs("A", [0.5])
     found = row(summarise(recipe(), failed + again), "A")
     assert (found["mcc_mean"], found["mcc_n"], found["failed"]) == (0.5, 1, 0)
-    assert len(per_cell(failed + again)) == 1
+    assert len(per_run(failed + again)) == 1
 
 
-def test_seconds_are_those_of_the_fit_or_else_of_the_cell():
+def test_seconds_are_those_of_the_fit_or_else_of_the_run():
     plan = recipe(metrics=("seconds", "mcc"))
     assert row(summarise(plan, runs("A", [0.5])), "A")["seconds_mean"] == 1.0
     assert row(summarise(plan, runs("A", [0.25], metric="seconds")), "A")["seconds_mean"] == 0.25
@@ -196,7 +196,7 @@ def test_a_summary_of_a_whole_table_agrees_with_pandas():
     records = fake_sweep.records(seed=1)
     frame = summarise(fake_sweep.RECIPE, records)
     ours = frame[frame["kind"] != "published"].set_index(["setting", "method"])
-    plain = pd.DataFrame([{"setting": r.cell.setting, "method": r.cell.method, **r.metrics} for r in records])
+    plain = pd.DataFrame([{"setting": r.run.setting, "method": r.run.method, **r.metrics} for r in records])
     groups = plain.groupby(["setting", "method"])
     for metric in fake_sweep.RECIPE.metrics:
         expected = groups[metric].agg(["mean", "std", "min", "count"]).loc[ours.index]
@@ -209,7 +209,7 @@ def test_a_summary_of_a_whole_table_agrees_with_pandas():
 # results.csv
 
 
-def test_a_table_of_cells_survives_the_file(tmp_path):
+def test_the_table_of_runs_is_read_back_from_its_file(tmp_path):
     records = list(fake_sweep.records()[:60])
     odd = 'line one\nline two, "quoted"; ümlaut <b>'
     records[0] = replace(records[0], status="failed", error=odd, metrics={})
@@ -217,9 +217,9 @@ def test_a_table_of_cells_survives_the_file(tmp_path):
     table = pd.read_csv(tmp_path / "results.csv")
     assert len(table) == 60
     assert table.loc[0, "error"] == odd
-    assert table["setting"].tolist() == [r.cell.setting for r in records]
-    assert table["setting.n"].tolist() == [r.cell.values["n"] for r in records]
-    assert table["seed"].tolist() == [r.cell.seed for r in records]
+    assert table["setting"].tolist() == [r.run.setting for r in records]
+    assert table["setting.n"].tolist() == [r.run.values["n"] for r in records]
+    assert table["seed"].tolist() == [r.run.seed for r in records]
     mcc = [r.metrics.get("mcc", NAN) for r in records]
     np.testing.assert_array_equal(table["mcc"], mcc)  # to the last bit
     np.testing.assert_array_equal(table["seconds"], [r.seconds for r in records])
@@ -231,10 +231,10 @@ def test_a_table_of_cells_survives_the_file(tmp_path):
 
 
 def test_values_that_are_lists_are_written_as_json():
-    table = per_cell(runs("A", [0.5], values_of_setting={"blocks": [2, 3], "law": "pdgmm"}))
+    table = per_run(runs("A", [0.5], values_of_setting={"blocks": [2, 3], "law": "pdgmm"}))
     assert table.loc[0, "setting.blocks"] == "[2, 3]"
     assert table.loc[0, "setting.law"] == "pdgmm"
 
 
-def test_a_table_of_no_cells_has_its_columns():
-    assert per_cell([]).columns.tolist()[:4] == ["setting", "method", "seed", "status"]
+def test_a_table_of_no_runs_has_its_columns():
+    assert per_run([]).columns.tolist()[:4] == ["setting", "method", "seed", "status"]

@@ -1,8 +1,8 @@
 """The autoregressive flow: the common properties, and its triangular Jacobian."""
 
 import torch
-from flow_properties import FlowProperties, draw
 
+from flow_properties import FlowProperties, draw
 from identifiable.flows import AutoregressiveFlow
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from flow_properties import LayeredFlowProperties, draw
 from torch import nn
 
+from flow_properties import LayeredFlowProperties, draw
 from identifiable.flows.layered import LayeredFlow, sigmoid_and_softplus
 
 

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from flow_properties import LayeredFlowProperties, draw, far_from_start, single_unit
 
+from flow_properties import LayeredFlowProperties, draw, far_from_start, single_unit
 from identifiable.flows import SmoothLeakyFlow
 
 

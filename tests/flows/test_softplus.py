@@ -4,8 +4,8 @@ import math
 
 import pytest
 import torch
-from flow_properties import LayeredFlowProperties, far_from_start, single_unit
 
+from flow_properties import LayeredFlowProperties, far_from_start, single_unit
 from identifiable.flows import SoftplusFlow
 
 

@@ -1,4 +1,4 @@
-"""The page in a browser: sorting, filtering, schemes, phones and paper; and that it asks for nothing."""
+"""The page in a browser: sorting, filtering, schemes, phones and paper; and no request but its own."""
 
 import os
 import shutil
@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from test_experiment_page import HOSTILE, hostile
-from test_fit_page import account
 
 import fake_sweep
+from fake_fit import account
+from fake_sweep import HOSTILE, hostile
 from identifiable.report.experiment_page import write_report
 from identifiable.report.fit_page import Pictures, fit_page
 
@@ -20,7 +20,7 @@ TALL = "#numbers table"
 @pytest.fixture(scope="module")
 def browser():
     if CHROMIUM is None and os.environ.get("CI") == "true":
-        pytest.fail("The pages have to be tested in a browser, and there is no chromium: apt-get install chromium.")
+        pytest.fail("The browser tests need chromium: apt-get install chromium.")
     if CHROMIUM is None:
         pytest.skip("no chromium on this machine")
     from playwright.sync_api import sync_playwright
@@ -38,14 +38,14 @@ def path(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """The same page with four settings: all that a page can have, and drawn in no time."""
-    few = [r for r in fake_sweep.records(failed=40) if r.cell.setting in ("n=5", "n=10", "delta=3", "rho=1var")]
+    """The same page with four settings: every section, and quick to draw."""
+    few = [r for r in fake_sweep.records(failed=40) if r.run.setting in ("n=5", "n=10", "delta=3", "rho=1var")]
     return write_report(fake_sweep.RECIPE, few, tmp_path_factory.mktemp("small"), missing=1)[0]
 
 
 @pytest.fixture
 def visit(browser):
-    """Open a file; at the end no error, no dialog and no request but the file's own may have come."""
+    """Open a file; fail at the end if there was an error, a dialog or a request for another file."""
     pages, wrong = [], []
 
     def go(path, **options):
@@ -65,7 +65,7 @@ def visit(browser):
 
 
 def keys(page, table, column):
-    """What the visible rows of a column are sorted by, from top to bottom."""
+    """The sort keys of a column in the visible rows, from top to bottom."""
     return page.eval_on_selector_all(
         f"{table} tbody tr",
         f"rows => rows.filter(r => r.offsetParent).map(r => r.cells[{column}].dataset.sort ?? null)",
@@ -73,7 +73,7 @@ def keys(page, table, column):
 
 
 def texts(page, table, column):
-    """What can be read in the visible rows of a column, from top to bottom."""
+    """The readable text of a column in the visible rows, from top to bottom."""
     seen = f"rows.filter(r => r.offsetParent).map(r => r.cells[{column}])"
     readable = "filter(c => getComputedStyle(c).visibility === 'visible').map(c => c.innerText)"
     return page.eval_on_selector_all(f"{table} tbody tr", f"rows => {seen}.{readable}")
@@ -84,7 +84,7 @@ def numbers(found):
 
 
 @pytest.mark.parametrize(("table", "column"), [("#table table", 4), (TALL, 3), (TALL, 7), ("#times table", 2)])
-def test_numbers_are_sorted_both_ways_and_gaps_come_last(visit, path, table, column):
+def test_numbers_are_sorted_both_ways_with_gaps_last(visit, path, table, column):
     page = visit(path)
     head = page.locator(f"{table} thead tr:last-child th").nth(column)
     before = sorted(numbers(keys(page, table, column)))
@@ -113,7 +113,7 @@ def test_sorting_by_keyboard_and_one_column_at_a_time(visit, path):
     assert page.locator(f"{TALL} th[aria-sort=ascending], {TALL} th[aria-sort=descending]").count() == 1
 
 
-def test_settings_are_groups_until_another_column_is_sorted_and_again_after(visit, path):
+def test_settings_are_groups_unless_another_column_is_sorted(visit, path):
     page = visit(path)
     names = [s.name for s in fake_sweep.RECIPE.settings]
     assert texts(page, TALL, 0) == names
@@ -149,7 +149,7 @@ def test_a_filter_and_a_switch_act_on_all_tables(visit, path):
     assert keys(page, TALL, 1) == []
 
 
-def test_a_name_in_the_legend_stands_out(visit, small):
+def test_a_name_in_the_legend_highlights_its_series(visit, small):
     page = visit(small)
     button = page.locator("#parameters .legend button", has_text="PDGMM")
     opacity = "([name]) => getComputedStyle(document.querySelector(`g[data-series='${name}']`)).opacity"
@@ -196,7 +196,7 @@ def lightness(page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_scheme_is_the_system_s_until_the_button_is_pressed(visit, small, scheme):
+def test_the_button_overrides_the_scheme_of_the_system(visit, small, scheme):
     page = visit(small, color_scheme=scheme)
     button = page.locator("#scheme")
     first = lightness(page)
@@ -231,7 +231,7 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_text_can_be_read(visit, small, scheme):
+def test_all_text_has_contrast(visit, small, scheme):
     page = visit(small, color_scheme=scheme)
     page.eval_on_selector_all("details", "all => all.forEach(d => d.open = true)")
     assert page.evaluate(CONTRAST) == []
@@ -250,7 +250,7 @@ def test_a_phone_scrolls_tables_and_not_the_page(visit, small):
     assert name.bounding_box()["x"] == before
 
 
-def test_the_head_of_a_long_table_stays_in_sight(visit, path):
+def test_the_head_of_a_long_table_stays_visible(visit, path):
     page = visit(path)
     scroll = page.locator("#numbers .scroll")
     scroll.evaluate("e => e.scrollTop = 2000")
@@ -258,7 +258,7 @@ def test_the_head_of_a_long_table_stays_in_sight(visit, path):
     assert abs(head["y"] - scroll.bounding_box()["y"]) < 3
 
 
-def test_paper_has_no_controls_is_light_and_shows_everything(visit, small):
+def test_printing_is_light_without_controls_and_with_all_details(visit, small):
     page = visit(small, color_scheme="dark")
     page.locator("#scheme").click()
     page.locator("#scheme").click()  # dark by choice
@@ -289,29 +289,29 @@ def test_every_control_can_be_reached_by_keyboard_and_is_named(visit, small):
     assert all(b - a <= 1 for a, b in pairwise(levels))
 
 
-def test_without_a_script_the_page_is_read_all_the_same(visit, path):
+def test_the_page_is_readable_without_its_script(visit, path):
     page = visit(path, java_script_enabled=False)
     assert page.locator("#scheme").is_hidden()
     assert page.locator(f"{TALL} tbody tr").count() == 170
 
 
 @pytest.fixture(scope="module", params=["columns", "pictures"])
-def trust(request, tmp_path_factory):
-    """The page of a fit, of named columns or of pictures, with a script for a name."""
+def fitted(request, tmp_path_factory):
+    """The page of a fit to columns or images, with a script in its names."""
     edges = [{"from": "z0", "to": "z1", "mark": "->", "strength": 0.4}]
-    told = account(column=HOSTILE) | {"graph": {"level": "cpdag", "active only": False, "edges": edges}}
+    found = account(column=HOSTILE) | {"graph": {"edges": edges}}
     along = np.linspace(0, 1, 9 * 16).reshape(9, 4, 4)
     pictures = [Pictures(along, along[3] - 0.5)] * 3 if request.param == "pictures" else []
-    return fit_page(told, HOSTILE, pictures).write(tmp_path_factory.mktemp("trust") / "report.html")
+    return fit_page(found, HOSTILE, pictures).write(tmp_path_factory.mktemp("fitted") / "report.html")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_trust_report_can_be_read_and_sorted(visit, trust, scheme):
-    page = visit(trust, color_scheme=scheme)
+def test_the_page_of_a_fit_has_contrast_and_can_be_sorted(visit, fitted, scheme):
+    page = visit(fitted, color_scheme=scheme)
     assert page.evaluate(CONTRAST) == []
-    halves = page.locator("#latents thead th", has_text="Halves")
-    halves.locator("button").click()
-    assert halves.get_attribute("aria-sort") == "descending"
+    head = page.locator("#latents thead th", has_text="Split-half")
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
     assert numbers(keys(page, "#latents table", 3)) == [0.97, 0.97, 0.5]
     for head in page.locator("thead button").all():
         head.click()
@@ -323,7 +323,7 @@ def test_the_trust_report_can_be_read_and_sorted(visit, trust, scheme):
     assert min(min(size) for size in sizes) > 10
 
 
-def test_the_trust_report_on_a_phone(visit, trust):
-    page = visit(trust, viewport={"width": 390, "height": 844})
+def test_the_page_of_a_fit_on_a_phone(visit, fitted):
+    page = visit(fitted, viewport={"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert page.evaluate("document.body.scrollWidth") <= 390

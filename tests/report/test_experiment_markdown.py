@@ -1,18 +1,18 @@
-"""The Markdown of a sweep: every number of the summary in its place, nothing from data that Markdown would read."""
-
 import re
 from dataclasses import replace
 
 import pytest
 
 import fake_sweep
-from identifiable.report.experiment_markdown import plain
-from identifiable.report.experiment_page import summarise, write_report
+from identifiable.experiments.summary import summarise
+from identifiable.report.experiment_markdown import sweep_markdown
+from identifiable.report.html import Fact
+from identifiable.report.sweep import Sweep
+from identifiable.report.table import escape_markdown
 
 
-def text_of(tmp_path, recipe, records, **options):
-    write_report(recipe, records, tmp_path, **options)
-    return (tmp_path / "report.md").read_text(encoding="utf-8")
+def text_of(recipe, records, facts=(), notices=()):
+    return sweep_markdown(Sweep(recipe, records), list(facts), list(notices))
 
 
 def tables(text):
@@ -26,10 +26,12 @@ def tables(text):
     return found
 
 
-def test_every_mean_stands_under_its_metric_method_and_setting(tmp_path):
+def test_every_mean_stands_under_its_metric_method_and_setting():
     records = fake_sweep.records()
-    found = tables(text_of(tmp_path, fake_sweep.RECIPE, records))
+    found = tables(text_of(fake_sweep.RECIPE, records))
     assert list(found) == ["MCC", "R²", "agreement", "score"]
+    assert len(found["MCC"][0]) == 1 + 10
+    assert len(found["agreement"][0]) == 1 + 4  # only methods with restarts have it
     summary = summarise(fake_sweep.RECIPE, records).set_index(["setting", "method"])
     for heading, metric in (("MCC", "mcc"), ("R²", "r2")):
         (_, *methods), *rows = found[heading]
@@ -37,38 +39,35 @@ def test_every_mean_stands_under_its_metric_method_and_setting(tmp_path):
         for setting, *entries in rows:
             for method, entry in zip(methods, entries, strict=True):
                 mean = summary.loc[(setting, method), f"{metric}_mean"]
-                assert float(entry.strip("*").split(" ± ")[0]) == pytest.approx(mean, abs=6e-4)
-                beats = summary.loc[(setting, method), "against_baselines"] == "beats the baselines"
-                assert entry.startswith("**") == (beats and metric == "mcc")
+                assert float(entry.strip("*†").split(" ± ")[0]) == pytest.approx(mean, abs=6e-4)
+                assert ("†" in entry) == (
+                    metric == "mcc" and summary.loc[(setting, method), "verdict"].endswith("not beat the baselines")
+                )
 
 
-def test_it_says_how_to_run_it_again_and_what_failed(tmp_path):
-    records = fake_sweep.records(failed=3)
-    text = text_of(tmp_path, fake_sweep.RECIPE, records, missing=2)
-    assert "- Run it again: `identifiable reproduce paper/table1`\n" in text
-    assert "An unfinished run: 2 of" in text
+def test_facts_notices_and_failures_are_listed():
+    facts = [Fact("Command", "identifiable reproduce x_1", command=True), Fact("Runs", "a_b")]
+    text = text_of(fake_sweep.RECIPE, fake_sweep.records(failed=3), facts, ["Only <half>."])
+    assert "- Command: `identifiable reproduce x_1`\n- Runs: a\\_b\n" in text
+    assert "**Only \\<half\\>.**" in text
     assert sum(line.startswith("- ") and "FitFailedError" in line for line in text.splitlines()) == 3
+    assert "Failed" not in text_of(fake_sweep.RECIPE, fake_sweep.records(failed=0))
+    assert not tables(text_of(fake_sweep.RECIPE, []))
 
 
-def test_the_command_names_what_was_asked_for(tmp_path):
-    some = [r for r in fake_sweep.records() if r.cell.setting in ("n=5", "k=2") and r.cell.method == "PDGMM"]
-    text = text_of(tmp_path, fake_sweep.RECIPE, some)
-    assert "`identifiable reproduce paper/table1 --setting n=5 --setting k=2 --method PDGMM`" in text
-
-
-def test_one_setting_has_one_table_of_methods_by_metrics(tmp_path):
-    some = [r for r in fake_sweep.records(failed=0) if r.cell.setting == "n=10"]
-    found = tables(text_of(tmp_path, fake_sweep.RECIPE, some))
+def test_one_setting_has_one_table_of_methods_by_metrics():
+    some = [r for r in fake_sweep.records(failed=0) if r.run.setting == "n=10"]
+    found = tables(text_of(fake_sweep.RECIPE, some))
     assert list(found) == ["n=10"]
     head, *rows = found["n=10"]
-    assert head == ["", "MCC", "R²", "agreement", "score"]
-    assert [row[0] for row in rows[-2:]] == ["published: two stages", "published: VaDE"]
+    assert [name for name in head if name in ("MCC", "R²", "agreement", "score")] == ["MCC", "R²", "agreement", "score"]
+    assert [row[1] for row in rows][4:6] == ["published: two stages", "published: VaDE"]
 
 
-def test_names_from_data_stay_text(tmp_path):
+def test_names_from_data_stay_text():
     hostile = "<script>alert(1)</script> | [x](y) *z* `"
-    some = [r for r in fake_sweep.records(failed=0) if r.cell.setting in ("n=10", "n=5")]
-    renamed = [replace(r, cell=replace(r.cell, setting=hostile)) if r.cell.setting == "n=5" else r for r in some]
-    text = text_of(tmp_path, fake_sweep.RECIPE, renamed)
+    some = [r for r in fake_sweep.records(failed=0) if r.run.setting in ("n=10", "n=5")]
+    renamed = [replace(r, run=replace(r.run, setting=hostile)) if r.run.setting == "n=5" else r for r in some]
+    text = text_of(fake_sweep.RECIPE, renamed)
     assert not re.search(r"(?<!\\)[<`]", text)
-    assert f"| {plain(hostile)} |" in text
+    assert f"| {escape_markdown(hostile)} |" in text

@@ -1,102 +1,118 @@
-"""The trust report: every latent with its verdict, those that fail too, in words; nothing from data is markup."""
-
-import re
-
 import numpy as np
 import pytest
 
+from fake_fit import account
+from fake_sweep import HOSTILE
+from identifiable.agreement.stability import STABLE
 from identifiable.report.fit_page import Pictures, fit_page, in_words
-from identifiable.report.portraits import bars
+from page_reader import Reader
 
-HOSTILE = "<script>alert(1)</script>"
+EDGE = {"from": "z0", "to": "z1", "mark": "->", "strength": 0.5}
 
 
-def account(verdicts=("stable", "doubtful", "unstable"), verdict="doubtful", column="mass"):
-    latents = [
-        {
-            "verdict": v,
-            "seed_agreement": 0.99,
-            "split_half_agreement": 0.5 if v == "unstable" else 0.97,
-            "inactive_share": None,
-            "block": [i],
-        }
-        | {"alternative_agreement": 0.98 if v == "stable" else None}
-        | {"columns": {column: 1.5 - i, "length": -0.25}, "histogram": {"low": -2.0, "high": 2.0, "counts": [1, 5, 2]}}
-        for i, v in enumerate(verdicts)
+def rows_of(page, anchor):
+    (section,) = [section for section in page.sections if section.anchor == anchor]
+    return Reader(section.body).rows[1:]
+
+
+def words_of(found, anchor):
+    (section,) = [section for section in fit_page(found, "t.csv").sections if section.anchor == anchor]
+    return Reader(f"{section.lead}{section.body}").words
+
+
+def test_every_latent_has_its_verdict_and_agreements():
+    rows = rows_of(fit_page(account(), "t.csv"), "latents")
+    assert [row[:5] for row in rows] == [
+        ["z0", "stable", "0.990", "0.970", "0.980"],
+        ["z1", "doubtful", "0.990", "0.970", "–"],
+        ["z2", "unstable", "0.990", "0.500", "–"],
     ]
-    tried = {"says": "an affine mixture", "linear": True, "given_u": False, "gain": 1.2, "error": 0.1}
-    tried |= {"agreement": None, "seconds": 2.5, "note": ""}
-    check = {"name": "3.4", "verdict": "inconclusive", "sentence": "It cannot be told."}
-    certificate = {"level": "AT", "if_undecided_hold": "PS", "theorem": "Theorem 3.7", "meaning": "one affine map"}
-    return {
-        "verdict": verdict,
-        "reasons": ["Because."],
-        "model": "A",
-        "expected": 0.975,
-        "latents": latents,
-        "tried": [tried | {"name": "A"}, tried | {"name": "B", "gain": None, "error": None, "note": "out of time"}],
-        "certificate": certificate | {"checks": [check]},
-        "data": {"rows": 10, "rows used": 9, "columns used": [column, "length"], "u": ["site"], "seen": ["9 rows."]},
-        "versions": {"identifiable": "1"},
-        "finished": "2026-01-02T03:04:05+00:00",
-    }
-
-
-def test_a_latent_that_fails_is_shown_as_such():
-    html = fit_page(account(), "t.csv").render()
-    for words in ("unstable", "not identified: it does not come back", "1 of 3 latents are stable", "out of time"):
-        assert words in html
-    assert all(f">z{i}<" in html for i in range(3))
-
-
-@pytest.mark.parametrize("verdict", ["identified", "doubtful", "nothing identifiable"])
-def test_the_verdict_is_the_heading(verdict):
-    html = fit_page(account(verdict=verdict), "t.csv").render()
-    heading = {"identified": "Every latent comes back", "doubtful": "Some latents come back, some do not"}
-    assert f"<h1>{heading.get(verdict, 'Nothing identifiable')}</h1>" in html
+    assert rows[0][-1] == "mass 1.50, length −0.25"
+    told = account()
+    told["latents"][0] |= {"inactive_share": 0.25, "alternative_agreement": None}
+    assert rows_of(fit_page(told, "t.csv"), "latents")[0][4] == "25 %"  # no column of alternative models
 
 
 @pytest.mark.parametrize(
-    ("trust", "words"),
+    ("verdict", "verdicts", "heading"),
     [
-        ({"verdict": "stable", "block": [1]}, "up to sign, scale and shift"),
-        ({"verdict": "stable", "block": [1, 4]}, "only together with z4"),
-        ({"verdict": "doubtful", "block": [1]}, "doubtful: it comes back in part"),
-        ({"verdict": "unstable", "block": [1, 4]}, "not identified: it does not come back"),
+        ("identified", ["stable"] * 3, "All 3 latents are reproducible"),
+        ("identified", ["stable"], "The latent is reproducible"),
+        ("doubtful", ["stable", "unstable"], "1 of 2 latents are reproducible"),
+        ("doubtful", ["doubtful"], "No latent is reliably reproducible"),
+        ("nothing identifiable", ["unstable"], "No identifiable latents were found"),
     ],
 )
-def test_what_is_known_of_a_latent(trust, words):
-    assert in_words(trust, 1) == words
+def test_the_verdict_is_the_heading(verdict, verdicts, heading):
+    page = fit_page(account(verdicts, verdict), "t.csv")
+    assert page.title == heading
+    assert f"{verdicts.count('stable')} of {len(verdicts)}" in page.question
+    assert {fact.name: fact.value for fact in page.facts}["Rows used"] == "9 of 10"
+    assert Reader(page.sections[0].body).all("div")[0]["class"].split()[-1] in ("better", "quiet", "worse")
+
+
+@pytest.mark.parametrize(
+    ("report", "word"),
+    [
+        ({"verdict": "stable", "block": [1]}, "scale"),
+        ({"verdict": "stable", "block": [1, 4]}, "z4"),
+        ({"verdict": "doubtful", "block": [1]}, "partly"),
+        ({"verdict": "unstable", "block": [1, 4]}, "not identified"),
+    ],
+)
+def test_words_for_a_latent(report, word):
+    assert word in in_words(report, 1)
+
+
+def test_models_and_guarantees_are_listed():
+    rows = rows_of(fit_page(account(), "t.csv"), "tried")
+    assert [(row[0], row[2], row[-1]) for row in rows] == [("A", "1.20 ± 0.10", "selected"), ("B", "–", "out of time")]
+    words = words_of(account(), "guarantees")
+    assert "AT, by Theorem 3.7" in words
+    assert "? inconclusive 3.4 Two patterns are too similar." in words
+    without = fit_page(account() | {"certificate": None}, "t.csv")
+    assert "guarantees" not in [section.anchor for section in without.sections]
+    assert "9 rows." in words_of(account(), "data")
+    assert str(STABLE) in words_of(account(), "reading")
+
+
+def test_of_many_columns_those_with_the_largest_effects_are_shown():
+    told = account(["stable", "stable"])
+    names = [f"c{i}" for i in range(60)]
+    told["data"]["columns used"] = names
+    for latent, sign in zip(told["latents"], (1, -0.5), strict=True):
+        latent["columns"] = {name: sign * i for i, name in enumerate(names)}
+    page = fit_page(told, "t.csv")
+    rows = rows_of(page, "effects")
+    assert [row[0] for row in rows] == names[20:]
+    assert rows[0][1:] == ["20.00", "−10.00"]
+    (section,) = [section for section in page.sections if section.anchor == "effects"]
+    assert "40 of 60" in section.lead
+    best = Reader(section.body).all("td", **{"class": "number best"})
+    assert [float(a["data-sort"]) for a in best] == list(range(20, 60))
 
 
 def test_names_from_data_stay_text():
-    html = fit_page(account(column=HOSTILE), HOSTILE).render()
+    html = fit_page(account(column=HOSTILE), HOSTILE).html()
     assert HOSTILE not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (4, 4, 1), (4, 4, 3)])
-def test_pictures_of_latents_take_the_place_of_columns(shape):
+def test_images_take_the_place_of_columns(shape):
     along = np.linspace(0, 1, 9 * int(np.prod(shape))).reshape(9, *shape)
-    pictures = [Pictures(along, along[3] - along.mean())] * 3
-    html = fit_page(account(), "pictures", pictures).render()
+    page = fit_page(account(), "pictures", [Pictures(along, along[3] - along.mean())] * 3)
+    html = page.html()
     assert html.count("data:image/png;base64,") == 6
     assert html.count('<svg viewBox="0 0 320') == 3  # a histogram each, and no bars
-    assert "What each latent moves" not in html
+    assert "effects" not in [section.anchor for section in page.sections]
     assert "mass" not in html
 
 
-def test_columns_are_drawn_as_bars_from_a_common_zero():
-    drawn = str(bars({"grows": 2.0, "falls": -1.0}, "label"))
-    zero = float(re.search(r'<line x1="([\d.]+)"', drawn)[1])
-    rects = [dict(re.findall(r'(\w+)="([^"]*)"', r)) for r in re.findall("<rect[^>]*>", drawn)]
-    assert [float(r["x"]) for r in rects] == pytest.approx([zero, zero - float(rects[1]["width"])])
-    assert float(rects[0]["width"]) == pytest.approx(2 * float(rects[1]["width"]))
-
-
-def test_the_graph_has_an_arrow_where_the_direction_is_known():
-    edges = [{"from": "z0", "to": "z1", "mark": "->", "strength": 0.5}]
-    edges += [{"from": "z1", "to": "z2", "mark": "-", "strength": -0.2}]
-    html = fit_page(account() | {"graph": {"level": "cpdag", "edges": edges}}, "t.csv").render()
-    assert html.count('class="edge"') == 2
-    assert html.count('class="tip"') == 1
+def test_edges_are_drawn_and_listed():
+    found = account() | {"graph": {"edges": [EDGE, EDGE | {"from": "z2", "mark": "-", "strength": -0.2}]}}
+    assert rows_of(fit_page(found, "t.csv"), "graph") == [["z0", "→", "z1", "0.50"], ["z2", "–", "z1", "−0.20"]]
+    html = fit_page(found, "t.csv").html()
+    assert (html.count('class="edge"'), html.count('class="tip"')) == (2, 1)
+    assert "No edges" in words_of(account() | {"graph": {"edges": []}}, "graph")
+    assert "needs more rows" in words_of(account() | {"graph": {"why": "It needs more rows."}}, "graph")

@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from problems import Free, regression, weights
 from torch import nn
 
 from identifiable import FitFailedError
 from identifiable.training import Constrained, Plan, Stage, minimise, run
+from problems import Free, regression, weights
 
 
 @pytest.mark.parametrize("members", [1, 4])

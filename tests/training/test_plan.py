@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from problems import Free
 
 from identifiable.training import Anneal, Plan, Step, minimise
+from problems import Free
 
 
 def test_learning_rate_warms_up_and_falls_along_a_cosine():

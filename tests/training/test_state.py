@@ -9,12 +9,12 @@ import time
 import numpy as np
 import pytest
 import torch
-from problems import Free, regression, weights
 from torch import nn
 
 import fresh
 from identifiable import DamagedFileError
 from identifiable.training import Constrained, Plan, minimise
+from problems import Free, regression, weights
 
 
 def test_every_row_is_seen_once_an_epoch_in_another_order_by_every_member():

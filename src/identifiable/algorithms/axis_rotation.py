@@ -1,9 +1,9 @@
-r"""Turning the axes of a fitted pattern model: what EM cannot leave by itself.
+r"""Rotate the axes of a fitted pattern model out of bases that EM cannot leave.
 
 EM is stuck in bases in which two latents are replaced by combinations, e.g. their sum and difference: both are then
-active when either is. So for pairs that are rarely active apart, the plane of both is filled with lines at all angles,
-and if those with most weight are not the present axes, they are tried as axes. And a pattern of several latents whose
-rows lie on one line is one latent that has no axis of its own: the line is tried as one.
+active when either is. For pairs that are rarely active apart, the plane of both is filled with lines at all angles. If
+the lines with most weight are not the present axes, they are tried as axes. A pattern of several latents whose rows lie
+on one line is one latent without an axis: the line is tried as its axis.
 """
 
 from dataclasses import replace
@@ -14,14 +14,14 @@ from torch import Tensor
 
 from identifiable.algorithms.pattern_model import Model, Rows, em, settle
 
-ON_A_LINE = 0.95  # share of the second moment about the rest
+ON_A_LINE = 0.95  # share of the second moment about the origin
 ANGLES = 12  # lines tried in the plane of two latents
 
 
 def lines_in_plane(rows: Rows, model: Model, i: int, k: int) -> tuple[float, Tensor]:
     """Return the two lines (2, 2) in the plane of latents i and k that hold most weight, and how much is off the axes.
 
-    Angles are taken where (v_i, v_k) is white. Beside the lines, i and k may both rest or both be active.
+    Angles are measured where (v_i, v_k) is white. Beside the lines, i and k may both be inactive or both be active.
     """
     base, weights = model.without(i, k)
     top = torch.argsort(-weights)[:40]
@@ -54,7 +54,7 @@ def lines_in_plane(rows: Rows, model: Model, i: int, k: int) -> tuple[float, Ten
     return float((held * off)[both].sum()), (units @ root.T)[both]
 
 
-def turn_pair(model: Model, i: int, k: int, lines: Tensor) -> Model:
+def rotate_pair(model: Model, i: int, k: int, lines: Tensor) -> Model:
     """Make these lines the axes of i and k, with both bits open in every pattern."""
     base, weights = model.without(i, k)
     turn = torch.eye(len(model.mean), dtype=torch.float64)
@@ -75,10 +75,10 @@ def turn_pair(model: Model, i: int, k: int, lines: Tensor) -> Model:
 
 
 def shared_lines(rows: Rows, model: Model, least: float) -> list[tuple[int, Tensor, Tensor]]:
-    """Return (pattern, line, mean place on it) for the patterns of several latents whose rows are on one line only.
+    """Return (pattern, line, mean place on it) for the patterns of several latents whose rows lie on one line.
 
-    Several latents that move on one line are one latent that has no axis of its own. On a line: at least this share of
-    the variance, and nearly all of the second moment about the rest.
+    Several latents that move on one line are one latent without an axis. On a line means: at least the share `least` of
+    the variance, and nearly all of the second moment about the origin.
     """
     several = torch.nonzero((model.weights > 0.01) & (model.patterns.sum(1) > 1))[:, 0]
     _, centre, spread = rows.moments(model.posterior(rows)[0][:, several])
@@ -92,15 +92,15 @@ def shared_lines(rows: Rows, model: Model, least: float) -> list[tuple[int, Tens
     return [(int(several[j]), lines[j], places[j]) for j in torch.nonzero(on_it)[:, 0]]
 
 
-def turn_pattern(model: Model, number: int, line: Tensor, place: Tensor) -> Model:
+def rotate_pattern(model: Model, number: int, line: Tensor, place: Tensor) -> Model:
     """Make the line of a pattern the axis of one latent."""
     pattern = model.patterns[number]
     others = torch.arange(len(model.patterns)) != number
     patterns, weights = model.patterns[others], model.weights[others]
-    i = int((weights @ patterns).argmin())  # the latent that is least needed elsewhere
+    i = int((weights @ patterns).argmin())  # the latent that other patterns need least
     mixing, mean, covariance = model.mixing.clone(), model.mean.clone(), model.root @ model.root.T
     mixing[i], mean[i] = line, place
-    covariance[i] = covariance[:, i] = 0  # the other latents keep their law, which they have without i
+    covariance[i] = covariance[:, i] = 0  # the other latents keep their distribution without i
     covariance[i, i] = (1 - place**2).clamp(min=0.01)
     root = torch.linalg.cholesky(covariance + 1e-3 * torch.diag(covariance.diagonal()))
     with_i = patterns[:, i] > 0
@@ -111,8 +111,8 @@ def turn_pattern(model: Model, number: int, line: Tensor, place: Tensor) -> Mode
     return replace(model, mixing=mixing, mean=mean, root=root, patterns=patterns, weights=weights / weights.sum())
 
 
-def try_turns(rows: Rows, model: Model, value: float) -> tuple[Model, float]:
-    """Turn the axes of patterns on a line and of pairs that are rarely active apart, where this raises the value."""
+def try_rotations(rows: Rows, model: Model, value: float) -> tuple[Model, float]:
+    """Rotate axes of patterns on a line and of pairs that are rarely active apart, where this raises the value."""
     n = rows.n
 
     def attempt(turned: Model) -> bool:
@@ -127,25 +127,25 @@ def try_turns(rows: Rows, model: Model, value: float) -> tuple[Model, float]:
     tried: set[tuple[float, ...]] = set()
     while fresh := [s for s in shared_lines(rows, model, 0.8) if tuple(model.patterns[s[0]].tolist()) not in tried]:
         tried.add(tuple(model.patterns[fresh[0][0]].tolist()))
-        attempt(turn_pattern(model, *fresh[0]))
+        attempt(rotate_pattern(model, *fresh[0]))
     active = model.weights @ model.patterns
-    alone = (model.weights[:, None] * model.patterns).T @ (1 - model.patterns)  # i active, k at rest
+    alone = (model.weights[:, None] * model.patterns).T @ (1 - model.patterns)  # i active, k inactive
     lift = alone / (active[:, None] * (1 - active) + 1e-9)
     pairs = sorted((float(torch.minimum(lift[i, k], lift[k, i])), i, k) for i in range(n) for k in range(i))
     some = Rows(rows.t[:1000])
     found = [(*lines_in_plane(some, model, i, k), i, k) for _, i, k in pairs[: 2 * n]]
     done: set[int] = set()
     for off, lines, i, k in sorted(found, key=lambda f: -f[0])[: max(4, n // 2)]:
-        if off > 0.02 and not {i, k} & done and attempt(turn_pair(model, i, k, lines)):
+        if off > 0.02 and not {i, k} & done and attempt(rotate_pair(model, i, k, lines)):
             done |= {i, k}
     return model, value
 
 
-def turned_axes(rows: Rows, model: Model, value: float, rounds: int = 4) -> tuple[Model, float]:
-    """Turn axes and settle until no turn helps."""
+def rotated_axes(rows: Rows, model: Model, value: float, rounds: int = 4) -> tuple[Model, float]:
+    """Rotate axes and settle until no rotation helps."""
     for _ in range(rounds):
         before = value
-        model, value = try_turns(rows, model, value)
+        model, value = try_rotations(rows, model, value)
         if value == before:
             break
         model, value = settle(rows, model, 6)

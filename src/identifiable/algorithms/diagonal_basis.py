@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, told_apart
+from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, least_separation, separation
 from identifiable.arrays import Array
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
 
-LEAST = 1e-9  # share of the pooled covariance added to each, so that singular ones have a logarithm
-PROPORTIONAL = 1e-5  # log-ratios that differ by less are equal, where the mixture is exact
+RIDGE = 1e-9  # share of the pooled covariance added to each, so that singular ones have a logarithm
+PROPORTIONAL = 1e-5  # log-ratios that differ by less are equal, if the mixture is exact
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +30,10 @@ class DiagonalBasis:
     Attributes
     ----------
     W : (n, n) unmixing: z = W y; every latent has unit variance over the whole mixture.
-    mixture : the law of z, with whatever is left off the diagonals.
-    resolved : (n, n) how clearly two latents are told apart: with `rows`, in standard errors; otherwise how far the
-        logarithms of their variances are from a constant difference, at most, over the components.
-    blocks : groups of latents that are not told apart from each other: only their span is found; () when all are.
+    mixture : the distribution of z, including what remains off the diagonals.
+    resolved : (n, n) how clearly two latents are separated: with `rows`, in standard errors; otherwise the range over
+        the components of the difference between the logarithms of their variances.
+    blocks : groups of latents that are not separated from each other: only their span is found; () if all are.
     correlation : the largest correlation left between two latents within a component, weighted by √w_j.
     """
 
@@ -47,13 +47,13 @@ class DiagonalBasis:
 def diagonal_basis(mixture: Mixture, *, rows: int | None = None, noise: ArrayLike | None = None) -> DiagonalBasis:
     """Find the basis in which the components of a mixture are diagonal, as far as there is one (Theorem E.1).
 
-    It is what turns latents that are known up to an affine map into single ones, wherever they come from.
+    It turns latents that are known up to an affine map into single latents.
 
     Parameters
     ----------
-    mixture : a law Σ_j w_j N(μ_j, C_j) of y in R^n, singular components allowed.
-    rows : number of rows it was learnt from; None: it is exact.
-    noise : (n, n) covariance that every C_j contains and that is to be taken off; None: none.
+    mixture : the distribution Σ_j w_j N(μ_j, C_j) of y in R^n, singular components allowed.
+    rows : int or None, default=None. Number of rows it was fitted to; None: it is exact.
+    noise : (n, n) or None, default=None. Covariance that every C_j contains and that is subtracted.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def diagonal_basis(mixture: Mixture, *, rows: int | None = None, noise: ArrayLik
     ((0, 1),)
     """
     if rows is not None and not rows >= 1:
-        raise DataError(f"rows must be the number of rows the mixture was learnt from, an integer >= 1. Got {rows!r}.")
+        raise DataError(f"rows must be the number of rows the mixture was fitted to, an integer >= 1. Got {rows!r}.")
     w, C = mixture.weights[mixture.weights > 0], mixture.covariances[mixture.weights > 0]
     n = C.shape[1]
     if noise is not None:
@@ -79,38 +79,39 @@ def diagonal_basis(mixture: Mixture, *, rows: int | None = None, noise: ArrayLik
             f"The components must together vary in all {n} directions, got a pooled covariance of lower rank: drop "
             "the directions that never vary within a component."
         )
-    white = (vectors / np.sqrt(values)).T  # all descents in these coordinates
-    seen = white @ C @ white.T + LEAST * np.eye(n)
+    white = (vectors / np.sqrt(values)).T  # coordinates of all descents
+    seen = white @ C @ white.T + RIDGE * np.eye(n)
     starts = [np.eye(n), *_closed_forms(w, seen)]
     best = min((diagonalise(seen, w, start, max_steps=2000) for start in starts), key=lambda found: found.loss)
     return in_basis(mixture, w, C, best.W @ white, rows)
 
 
 def in_basis(mixture: Mixture, w: Array, C: Array, W: Array, rows: int | None) -> DiagonalBasis:
-    """Put the latents W y in order and see how clearly they are told apart; w and C of components that have weight."""
+    """Return W, ordered and scaled, and how clearly its latents are separated; w and C of components with weight."""
     n = len(W)
     spread = mixture.means - mixture.weights @ mixture.means
     total = np.einsum("j,jab->ab", mixture.weights, mixture.covariances) + (mixture.weights * spread.T) @ spread
     W = W / np.sqrt(((W @ total) * W).sum(1))[:, None]
     variances = ((W @ C) * W).sum(-1)
-    order = np.argsort(-np.log(np.maximum(variances, 1e-300)).var(0), kind="stable")  # the most telling latent first
+    change = np.log(np.maximum(variances, 1e-300)).var(0)
+    order = np.argsort(-change, kind="stable")  # the latent whose variance changes most first
     W, variances = W[order], variances[:, order]
     ratios = np.maximum(variances / (w @ variances), 1e-12)
     if rows is None:
         resolved = _apart(np.log(ratios))
-        alike = resolved < PROPORTIONAL
+        unresolved = resolved < PROPORTIONAL
     else:
-        resolved = told_apart(ratios, rows * w, np.full(n, 3.0))
-        alike = resolved < np.sqrt(2 * n) + 1
+        resolved = separation(ratios, rows * w, np.full(n, 3.0))
+        unresolved = resolved < least_separation(n)
     moved = W @ C @ W.T
     sd = np.sqrt(np.maximum(variances, np.finfo(np.float64).tiny))
     left = np.abs(moved / (sd[:, :, None] * sd[:, None, :]) * (1 - np.eye(n)) * np.sqrt(w)[:, None, None])
-    law = Mixture(w / w.sum(), mixture.means[mixture.weights > 0] @ W.T, (moved + moved.swapaxes(1, 2)) / 2)
-    return DiagonalBasis(W, law, resolved, blocks_of(alike), float(left.max()) if n > 1 else 0.0)
+    latents = Mixture(w / w.sum(), mixture.means[mixture.weights > 0] @ W.T, (moved + moved.swapaxes(1, 2)) / 2)
+    return DiagonalBasis(W, latents, resolved, blocks_of(unresolved), float(left.max()) if n > 1 else 0.0)
 
 
 def _closed_forms(w: Array, C: Array) -> list[Array]:
-    """Theorem E.1 for the pair of components whose variance ratios are furthest apart, weights considered."""
+    """Return W by Theorem E.1 for the pair of components whose weighted variance ratios are furthest apart, or []."""
     best, found = 0.0, []
     for i in range(len(w)):
         V = np.linalg.cholesky(C[i])
@@ -128,12 +129,12 @@ def _closed_forms(w: Array, C: Array) -> list[Array]:
 
 
 def _apart(logs: Array) -> Array:
-    """Return how much the difference of two columns of logs (J, n) varies over rows, at most; (n, n)."""
+    """Return the range over rows of the difference between two columns of logs (J, n); (n, n)."""
     return np.stack([np.ptp(logs - logs[:, [i]], axis=0) for i in range(logs.shape[1])])
 
 
 def _without(C: Array, noise: Array) -> Array:
-    """Take noise (n, n) off covariances (J, n, n); what would be negative is kept a little above zero."""
+    """Subtract noise (n, n) from covariances (J, n, n); what would be negative stays a little above zero."""
     if noise.shape != C.shape[1:] or not np.isfinite(noise).all():
         raise DataError(f"noise must be a finite covariance of shape {C.shape[1:]}, got shape {noise.shape}.")
     values, vectors = np.linalg.eigh(C - noise)

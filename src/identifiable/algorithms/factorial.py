@@ -4,7 +4,7 @@
 
 Given responsibilities r_ij, the M-step of the mixture is the usual one, and that of W the joint diagonalisation of the
 component covariances C_j = Σ_i r_ij (y_i - μ_j)(y_i - μ_j)' / Σ_i r_ij (Gales 1999: semi-tied covariances). Every
-covariance holds `PSEUDO_ROWS` of the pooled one, so that no component shrinks to a point.
+covariance includes `PSEUDO_ROWS` of the pooled one, so that no component shrinks to a point.
 """
 
 import warnings
@@ -17,19 +17,19 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 
 from identifiable.algorithms.joint_diagonalisation import diagonalise
-from identifiable.algorithms.singular import Gaussians, log_sum_exp
+from identifiable.algorithms.singular import log_sum_exp
 from identifiable.arrays import Array
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
 from identifiable.training.clock import require_time
 
 PSEUDO_ROWS = 2.0  # of the pooled covariance, added to those of every component
-FEWEST_ROWS = 2.0  # a component with less is left out
-SPLITS = 4  # ways to split, or join, that are tried before giving up
-HALVING = 10  # steps of EM within a component that is to be split
-HALVED_ON = 2_000  # rows of it, at most
-UNLIKELY = 0.05  # rows that belong to it with less probability are left out
-TELLING = 1.0  # the criterion has to fall by more
+FEWEST_ROWS = 2.0  # a component with no more is dropped
+SPLITS = 4  # ways to split, or join, that are tried
+HALVING_STEPS = 10  # steps of EM within a component that is to be split
+HALVING_ROWS = 2_000  # most rows of the component
+UNLIKELY = 0.05  # rows that belong to the component with less probability are left out
+LEAST_FALL = 1.0  # by which the criterion has to fall
 W_STEPS = 3  # of the diagonalisation, for every step of EM
 
 
@@ -44,22 +44,27 @@ class FactorialMixture:
 
     @classmethod
     def of(cls, mixture: Mixture, W: Array) -> "FactorialMixture":
-        """Take a mixture of y in the basis W; what is not diagonal there is dropped."""
+        """Return the mixture of y in the basis W, without its entries off the diagonals."""
         moved = mixture.pushforward(W, np.zeros(len(W)))
         variances = np.maximum(np.diagonal(moved.covariances, axis1=1, axis2=2), np.finfo(np.float64).tiny)
         return cls(W, moved.weights, moved.means, variances)
 
     @property
     def mixture(self) -> Mixture:
-        """The law of the latents."""
+        """The distribution of the latents."""
         return Mixture(self.weights, self.means, self.variances)
 
     def log_joint(self, y: Array) -> Array:
-        """Log w_j N(y; j) for rows y (N, n); (N, J)."""
+        """Return log w_j p(y | j) for rows y (N, n); (N, J)."""
         z, precision = y @ self.W.T, 1 / self.variances
         linear = self.means * precision
         constant = np.log(self.weights) - 0.5 * (self.means * linear + np.log(2 * np.pi * self.variances)).sum(1)
         return z @ linear.T - 0.5 * z**2 @ precision.T + (constant + np.linalg.slogdet(self.W)[1])
+
+    def responsibilities(self, y: Array) -> Array:
+        """Return p(j | y) for rows y (N, n); (N, J)."""
+        joint = self.log_joint(y)
+        return np.exp(joint - log_sum_exp(joint)[:, None])
 
     def bic(self, y: Array) -> float:
         """Return p log N - 2 log p(y); lower is better."""
@@ -87,7 +92,7 @@ class FactorialMixture:
         while idle < 2:
             for candidate in attempt(model, y, most):
                 ended = candidate.improved(y, max_iter=max_iter, tol=tol).model
-                if (now := ended.bic(y)) < bic - TELLING:
+                if (now := ended.bic(y)) < bic - LEAST_FALL:
                     model, bic, idle = ended, now, 0
                     break
             else:
@@ -95,26 +100,23 @@ class FactorialMixture:
         return model
 
     def effective_rows(self, y: Array) -> Array:
-        """Return what rows y (N, n) are worth to the moments of each component (J,): Σ_i r_ij², fewer than Σ_i r_ij.
+        """Return the effective number of rows y (N, n) of each component (J,): Σ_i r_ij², fewer than Σ_i r_ij.
 
-        The score of a mean is r_ij (z_i - m_j) / v_j: where it is not sure which component a row belongs to, the row
-        tells less of each.
+        The score of a mean is r_ij (z_i - m_j) / v_j: a row that may belong to several components has less information
+        on each.
         """
-        joint = self.log_joint(y)
-        r = np.exp(joint - log_sum_exp(joint)[:, None])
-        return np.maximum((r**2).sum(0), 1.0)
+        return np.maximum((self.responsibilities(y) ** 2).sum(0), 1.0)
 
 
 def _split(model: FactorialMixture, y: Array, most: int) -> Iterator[FactorialMixture]:
-    """Cut components in two, those first whose rows that makes likeliest."""
-    z, joint = y @ model.W.T, model.log_joint(y)
-    r = np.exp(joint - log_sum_exp(joint)[:, None])
+    """Split components in two, those first whose rows gain most likelihood."""
+    z, r = y @ model.W.T, model.responsibilities(y)
     n, found = z.shape[1], []
     for j, worth in enumerate(r.sum(0)):
         if worth < 4 * (2 * n + 1):
             continue
         own = np.flatnonzero(r[:, j] > UNLIKELY)
-        own = own[:: -(-len(own) // HALVED_ON)]
+        own = own[:: -(-len(own) // HALVING_ROWS)]
         halves = _halved(z[own], r[own, j])
         found.append((worth * halves.gain, j, halves))
     for _, j, two in sorted(found, key=lambda f: -f[0])[: max(0, min(SPLITS, most - len(model.weights)))]:
@@ -129,7 +131,7 @@ def _split(model: FactorialMixture, y: Array, most: int) -> Iterator[FactorialMi
 
 @dataclass(frozen=True, eq=False)
 class _Halves:
-    """Two Gaussians with diagonal covariances, and what the mean log-likelihood gains over one."""
+    """Two Gaussians with diagonal covariances, and the gain of the mean log-likelihood over one."""
 
     gain: float
     weights: Array
@@ -138,9 +140,9 @@ class _Halves:
 
 
 def _halved(z: Array, r: Array) -> _Halves:
-    """Put two Gaussians in the place of one, of rows z (N, n) weighted by r (N,).
+    """Fit two Gaussians to rows z (N, n) weighted by r (N,).
 
-    EM starts from every latent twice: from what is above and below its mean, and from what is near and far.
+    EM starts twice for every latent: from the rows above and below its mean, and from the rows near to it and far.
     """
     mean = r @ z / r.sum()
     z = z - mean
@@ -149,7 +151,7 @@ def _halved(z: Array, r: Array) -> _Halves:
     floor, ended = 1e-3 * v, []
     squares = z**2
     for share in starts:
-        for _ in range(HALVING):
+        for _ in range(HALVING_STEPS):
             q = np.stack([share, 1 - share]) * r  # (2, N)
             rows = np.maximum(q.sum(1), 1e-3)
             w, m = rows / rows.sum(), q @ z / rows[:, None]
@@ -163,7 +165,7 @@ def _halved(z: Array, r: Array) -> _Halves:
 
 
 def _join(model: FactorialMixture, y: Array, most: int) -> Iterator[FactorialMixture]:
-    """Join the components that are most alike, two at a time, moments kept."""
+    """Join the most similar components, two at a time, keeping their moments."""
     J = len(model.weights)
     w, m, v = model.weights, model.means, model.variances
     share = (w[:, None] / (w[:, None] + w))[..., None]
@@ -206,16 +208,14 @@ def em_mixture(rows: Array, components: int, seed: int, *, max_iter: int = 100, 
 
 def free_bic(mixture: Mixture, y: Array) -> float:
     """Return p log N - 2 log p(y) of a mixture with free covariances, rows y (N, n); lower is better."""
-    (J, n), (values, axes) = mixture.means.shape, np.linalg.eigh(mixture.covariances)
-    law = Gaussians(mixture.weights, mixture.means, axes, np.maximum(values, 1e-300), 0.0)
+    J, n = mixture.means.shape
     parameters = J - 1 + J * n + J * n * (n + 1) // 2
-    return float(parameters * np.log(len(y)) - 2 * log_sum_exp(law.log_joint(y)).sum())
+    return float(parameters * np.log(len(y)) - 2 * log_sum_exp(mixture.log_joint(y)).sum())
 
 
 def covariances_of(y: Array, model: FactorialMixture) -> Mixture:
-    """Return the mixture that an M-step makes of rows y (N, n) when no basis is asked of it."""
-    joint = model.log_joint(y)
-    return moments(y, np.exp(joint - log_sum_exp(joint)[:, None]))
+    """Return the mixture of an M-step for rows y (N, n) with free covariances."""
+    return moments(y, model.responsibilities(y))
 
 
 def _maximised(y: Array, r: Array, W: Array) -> FactorialMixture:
@@ -227,8 +227,8 @@ def _maximised(y: Array, r: Array, W: Array) -> FactorialMixture:
 def moments(y: Array, r: Array, *, fewest: float = FEWEST_ROWS, pseudo: float = PSEUDO_ROWS) -> Mixture:
     """Return weights, means and covariances of rows y (N, n) with responsibilities r (N, J).
 
-    Components of no more than `fewest` rows are left out; if all are, one has all rows. Covariances hold `pseudo` rows
-    of the pooled one.
+    Components of no more than `fewest` rows are left out; if all are, one component has all rows. Each covariance
+    includes `pseudo` rows of the pooled one.
     """
     enough = r.sum(0) > fewest
     r = r[:, enough] if enough.any() else np.ones((len(y), 1))

@@ -14,33 +14,32 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 from scipy.special import digamma, polygamma
 
-MEMORY = 10  # steps that L-BFGS remembers
-FLATTEST = 1e-6  # least curvature of a pair of rows: proportional variances leave a direction without any
+from identifiable.arrays import Array
 
-_Floats = NDArray[np.float64]
-_Step = tuple[_Floats, _Floats, float]  # a step, how it changed the gradient, and their inner product
+MEMORY = 10  # steps that L-BFGS stores
+LEAST_CURVATURE = 1e-6  # of a pair of rows: proportional variances leave a direction without any
+
+_Step = tuple[Array, Array, float]  # a step, how it changed the gradient, and their inner product
 
 
 @dataclass(frozen=True)
 class Diagonalised:
     """W (n, n), its loss, and the largest entry of the relative gradient there."""
 
-    W: _Floats
+    W: Array
     loss: float
     gradient: float
 
 
-def diagonalise(
-    C: _Floats, w: _Floats, start: _Floats, *, tolerance: float = 1e-10, max_steps: int = 500
-) -> Diagonalised:
+def diagonalise(C: Array, w: Array, start: Array, *, tolerance: float = 1e-10, max_steps: int = 500) -> Diagonalised:
     """Descend from W = start, for C (G, n, n) and w (G,), until no entry of the gradient exceeds `tolerance`.
 
     With M_u = W C_u W', gradient and Hessian at E = 0 are, where M_u is nearly diagonal,
 
         g_ij = Σ_u w_u M_uij / M_uii - δ_ij,    H_ij,ij = Σ_u w_u M_ujj / M_uii,    H_ij,ji = 1,
 
-    a 2 x 2 block for every pair of rows, never indefinite. L-BFGS learns what the blocks leave out; a step is halved
-    until the loss falls.
+    a 2 x 2 block for every pair of rows, never indefinite. L-BFGS estimates the other entries; a step is halved until
+    the loss falls.
 
     Examples
     --------
@@ -77,35 +76,35 @@ def diagonalise(
     return Diagonalised(W, float(loss), float(np.abs(g).max()))
 
 
-def _rescaled(W: _Floats, M: _Floats, w: _Floats) -> tuple[_Floats, _Floats, _Floats, _Floats]:
+def _rescaled(W: Array, M: Array, w: Array) -> tuple[Array, Array, Array, Array]:
     """Return W and M with rows of unit pooled variance (their scale is free), the diagonals (G, n) of M, and g."""
     size = np.sqrt(w @ np.diagonal(M, axis1=1, axis2=2))
     W, M = W / size[:, None], M / np.outer(size, size)
     d = np.diagonal(M, axis1=1, axis2=2)
-    g: _Floats = ((w[:, None] / d)[:, :, None] * M).sum(0) - np.eye(len(W))
+    g = ((w[:, None] / d)[:, :, None] * M).sum(0) - np.eye(len(W))
     return W, M, d, g
 
 
-def _precondition(g: _Floats, H: _Floats, memory: deque[_Step]) -> _Floats:
+def _precondition(g: Array, H: Array, memory: deque[_Step]) -> Array:
     """Return the inverse Hessian times g (n, n): the two loops of L-BFGS about the blocks [[H_ij, 1], [1, H_ji]]."""
     factors = []
     for moved, change, product in reversed(memory):
         factors.append((moved * g).sum() / product)
         g = g - factors[-1] * change
-    flattest = (H + H.T) / 2 - np.sqrt(((H - H.T) / 2) ** 2 + 1)
-    H = H + np.maximum(FLATTEST - flattest, 0)
-    E: _Floats = (H.T * g - g.T) / (H * H.T - 1 + np.eye(len(g))) * (1 - np.eye(len(g)))
+    curvature = (H + H.T) / 2 - np.sqrt(((H - H.T) / 2) ** 2 + 1)
+    H = H + np.maximum(LEAST_CURVATURE - curvature, 0)
+    E = (H.T * g - g.T) / (H * H.T - 1 + np.eye(len(g))) * (1 - np.eye(len(g)))
     for (moved, change, product), factor in zip(memory, reversed(factors), strict=True):
         E = E + (factor - (change * E).sum() / product) * moved
     return E
 
 
-def told_apart(ratios: _Floats, freedom: _Floats, kurtosis: _Floats) -> _Floats:
+def separation(ratios: Array, freedom: Array, kurtosis: Array) -> Array:
     """Test each pair of latents for variances that are proportional over groups; (n, n), in standard errors.
 
     The likelihood ratio is λ_ij = Σ_u ν_u log((r_ui + r_uj)² / (4 r_ui r_uj)), ratios r (G, n) to the pooled variance.
     If proportional, each summand is -ν log(4B(1 - B)) with B ~ beta(ν/2, ν/2). A χ² with the same two moments is made
-    normal by its square root. Tails heavier than Gaussian, kurtosis (n,) above 3, spread λ by (kurtosis - 1) / 2.
+    normal by its square root. Tails heavier than Gaussian, kurtosis (n,) above 3, scale λ by (kurtosis - 1) / 2.
     """
     r, nu = np.maximum(ratios[freedom > 0], 1e-12), freedom[freedom > 0]
     used = 1 - 1 / len(nu) if len(nu) > 1 else 1.0  # the common ratio is estimated
@@ -115,17 +114,25 @@ def told_apart(ratios: _Floats, freedom: _Floats, kurtosis: _Floats) -> _Floats:
     statistic = np.stack([nu @ (2 * np.log((r + r[:, [i]]) / 2) - log_r - log_r[:, [i]]) for i in range(r.shape[1])])
     spread = np.maximum((kurtosis - 1) / 2, 1)
     statistic = np.maximum(statistic, 0) / ((spread + spread[:, None]) / 2)
-    apart: _Floats = 2 * np.sqrt(statistic * mean / variance) - np.sqrt(4 * mean**2 / variance - 1)
+    apart = 2 * np.sqrt(statistic * mean / variance) - np.sqrt(4 * mean**2 / variance - 1)
     np.fill_diagonal(apart, 0.0)
     return apart
 
 
-def blocks_of(alike: NDArray[np.bool_]) -> tuple[tuple[int, ...], ...]:
-    """Group latents that are linked by pairs which are not told apart, alike (n, n); those on their own are left out.
+def least_separation(n: int) -> float:
+    """Return the separation, in standard errors, from which a pair of n latents counts as separated.
+
+    It is about the largest value that any of the n (n - 1) / 2 pairs reaches by chance.
+    """
+    return float(np.sqrt(2 * n) + 1)
+
+
+def blocks_of(unresolved: NDArray[np.bool_]) -> tuple[tuple[int, ...], ...]:
+    """Group latents that are linked by unresolved pairs (n, n); latents without such a pair are left out.
 
     >>> blocks_of(np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1]], dtype=bool))
     ((0, 2),)
     """
-    count, member = connected_components(alike, directed=False)
+    count, member = connected_components(unresolved, directed=False)
     groups = (tuple(np.flatnonzero(member == g).tolist()) for g in range(count))
     return tuple(group for group in groups if len(group) > 1)

@@ -1,4 +1,4 @@
-r"""Maximum likelihood of a noisy affine mixture of latents that are often at rest, over the patterns of activity.
+r"""Maximum likelihood of a noisy affine mixture of intermittently active latents, over the patterns of activity.
 
 Model, in coordinates y (N, n) whose noise is isotropic:
 
@@ -10,8 +10,8 @@ so that, with M_j = diag(m_j), y is a mixture of Gaussians that share all but th
 
 EM has only the pattern as missing value. v is integrated out: were it missing too, steps in B would shrink with s².
 The E-step gives the moments of y per pattern; the M-step fits (B, c, μ, C, s) to these moments by L-BFGS and no longer
-sees the rows. Patterns come and go: one with next to no rows is dropped, one is added where the likelihood rises in the
-direction of its weight, E p(y | new) / p(y) > 1.
+sees the rows. A pattern with next to no rows is dropped; one is added where the likelihood rises in the direction of
+its weight, E p(y | new) / p(y) > 1.
 """
 
 from dataclasses import dataclass, replace
@@ -91,7 +91,7 @@ class Model:
         return float(self.weights @ self.patterns.sum(1))
 
     def value(self, rows: Rows) -> float:
-        """Return what models are compared by: the mean log-likelihood, less a price for every active latent.
+        """Return the criterion of models: the mean log-likelihood, less a price for every active latent.
 
         With a singular C, latents that are always active can stand for those that are not: the likelihood is the same,
         but only the sparse model is identified.
@@ -99,7 +99,7 @@ class Model:
         return self.posterior(rows)[1] - PRICE * self.n_active
 
     def without(self, i: int, k: int) -> tuple[Tensor, Tensor]:
-        """Return the patterns with i and k put to rest, and their weights."""
+        """Return the patterns with i and k inactive, and their weights."""
         cleared = self.patterns.clone()
         cleared[:, [i, k]] = 0
         base, group = torch.unique(cleared, dim=0, return_inverse=True)
@@ -192,7 +192,7 @@ def grow(rows: Rows, model: Model, most: int = 80) -> Model:
 
 
 def settle(rows: Rows, model: Model, rounds: int) -> tuple[Model, float]:
-    """Grow and fit until the likelihood stands."""
+    """Add patterns and fit until the likelihood stops rising."""
     value = -np.inf
     for _ in range(rounds):
         model = em(rows, grow(rows, model), 4)

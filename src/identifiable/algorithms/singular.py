@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.algorithms.subspaces import FloatArray, Rows
+from identifiable.arrays import Array, Rows
 
 DEGENERATE = 9.0  # a variance above 9 s² is signal
-BLOCK = 4_000_000  # numbers held at once in the E-step
+BLOCK = 4_000_000  # numbers in memory at once in the E-step
 
 
-def log_sum_exp(joint: FloatArray) -> FloatArray:
-    """Return the log of the sum of exp(joint) over columns; plain, since scipy's costs more than the E-step here."""
+def log_sum_exp(joint: Array) -> Array:
+    """Return the log of the sum of exp(joint) over columns; scipy's version costs more than the E-step here."""
     most = joint.max(1)
     return most + np.log(np.exp(joint - most[:, None]).sum(1))
 
@@ -31,10 +31,10 @@ def log_sum_exp(joint: FloatArray) -> FloatArray:
 class Gaussians:
     """Weights (J,), means (J, d), eigenvectors as columns (J, d, d), variances (J, d), 0 where degenerate, and s²."""
 
-    weights: FloatArray
-    means: FloatArray
-    axes: FloatArray
-    variances: FloatArray
+    weights: Array
+    means: Array
+    axes: Array
+    variances: Array
     floor2: float
 
     def __len__(self) -> int:
@@ -51,28 +51,28 @@ class Gaussians:
         r, (J, d) = self.ranks, self.means.shape
         return int(J - 1 + J * d + (r * (r + 1) // 2 + r * (d - r)).sum() + 1)
 
-    def log_joint(self, X: FloatArray) -> FloatArray:
+    def log_joint(self, X: Array) -> Array:
         """Return log w_j + log N(x; mu_j, S_j + s² I), (N, J)."""
         J, d = self.means.shape
         total = self.variances + self.floor2  # (J, d)
         scaled = self.axes / np.sqrt(total)[:, None, :]
-        flat = scaled.transpose(1, 0, 2).reshape(d, J * d)
-        origin = self.weights @ self.means  # far from zero, differences of products would lose digits
+        columns = scaled.transpose(1, 0, 2).reshape(d, J * d)
+        origin = self.weights @ self.means  # subtracted first: far from zero, differences of products lose digits
         constant = np.log(self.weights) - 0.5 * (np.log(total).sum(1) + d * np.log(2 * np.pi))
         out = np.empty((len(X), J))
         centre = np.einsum("jd,jde->je", self.means - origin, scaled).ravel()
         step = max(1, BLOCK // (J * d))
         for at in range(0, len(X), step):
-            white = ((X[at : at + step] - origin) @ flat - centre).reshape(-1, J, d)
+            white = ((X[at : at + step] - origin) @ columns - centre).reshape(-1, J, d)
             out[at : at + step] = constant - 0.5 * np.einsum("nje,nje->nj", white, white)
         return out
 
-    def bic(self, X: FloatArray) -> float:
+    def bic(self, X: Array) -> float:
         """Return p log N - 2 log p(X); lower is better."""
         return float(self.n_parameters * np.log(len(X)) - 2 * log_sum_exp(self.log_joint(X)).sum())
 
-    def taken(self, components: Rows) -> "Gaussians":
-        """Return the mixture of some of the components, weights to sum 1."""
+    def subset(self, components: Rows) -> "Gaussians":
+        """Return the mixture of some of the components; its weights sum to 1."""
         weights = self.weights[components] / self.weights[components].sum()
         return Gaussians(
             weights, self.means[components], self.axes[components], self.variances[components], self.floor2
@@ -81,7 +81,7 @@ class Gaussians:
 
 @dataclass(frozen=True)
 class Floor:
-    """The floor s²: where it starts, how small it may become, and whether it is learnt."""
+    """The floor s²: its start, its least value, and whether it is estimated."""
 
     start: float
     least: float
@@ -98,7 +98,7 @@ class Run:
     n_iter: int
 
 
-def em(X: FloatArray, start: Gaussians, floor: Floor, max_iter: int, tol: float) -> Run:
+def em(X: Array, start: Gaussians, floor: Floor, max_iter: int, tol: float) -> Run:
     """Iterate E- and M-step until the mean log-likelihood gains less than tol in one step."""
     model, last = start, -np.inf
     for iteration in range(1, max_iter + 1):
@@ -112,7 +112,7 @@ def em(X: FloatArray, start: Gaussians, floor: Floor, max_iter: int, tol: float)
     return Run(model, float(log_sum_exp(model.log_joint(X)).mean()), False, max_iter)
 
 
-def m_step(X: FloatArray, responsibilities: FloatArray, floor2: float, floor: Floor) -> Gaussians:
+def m_step(X: Array, responsibilities: Array, floor2: float, floor: Floor) -> Gaussians:
     r"""Return the best mixture for responsibilities (N, J), without the components that too few rows support.
 
     With N_j the mass of component j and l_j1, ..., l_jd the eigenvalues of its covariance,
@@ -125,8 +125,8 @@ def m_step(X: FloatArray, responsibilities: FloatArray, floor2: float, floor: Fl
     mass = responsibilities.sum(0)
     means, axes, values = _moments(X, responsibilities, mass)
     signal = values > DEGENERATE * floor2
-    # On r + 1 rows any component of rank r is exact, and its likelihood as large as the floor lets it be: that is
-    # chance, not structure. One row more cannot lie there by chance.
+    # Any r + 1 rows lie exactly on a component of rank r, whose likelihood is then limited by the floor alone: that is
+    # chance, not structure. One more row does not lie there by chance.
     kept = mass >= np.minimum(signal.sum(1) + 2, len(X)) - 1e-6
     if not kept.any():
         kept = np.arange(len(mass)) == mass.argmax()
@@ -138,9 +138,7 @@ def m_step(X: FloatArray, responsibilities: FloatArray, floor2: float, floor: Fl
     return Gaussians(mass / mass.sum(), means, axes, np.where(signal, np.maximum(values - floor2, 0), 0.0), floor2)
 
 
-def _moments(
-    X: FloatArray, responsibilities: FloatArray, mass: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _moments(X: Array, responsibilities: Array, mass: Array) -> tuple[Array, Array, Array]:
     """Return the weighted means (J, d), and eigenvectors (J, d, d) and eigenvalues (J, d) of the covariances."""
     J, d = len(mass), X.shape[1]
     means, axes, values = np.empty((J, d)), np.empty((J, d, d)), np.empty((J, d))
@@ -153,7 +151,7 @@ def _moments(
     return means, axes, values
 
 
-def from_labels(X: FloatArray, labels: Rows, floor: Floor) -> Gaussians:
+def from_labels(X: Array, labels: Rows, floor: Floor) -> Gaussians:
     """Return the M-step for hard labels."""
     one_hot = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
     return m_step(X, one_hot, floor.start, floor)

@@ -1,64 +1,66 @@
-"""A latent that hardly ever rests, or much less than the others, is a row of an unmixing gone wrong.
+"""Spikes and slabs of single latents, and the repair of an unmixing in which a latent is hardly ever inactive.
 
-Typically it is a sum of many latents: where as many are active in every row, their sum hardly varies.
+A latent that is hardly ever inactive, or much less often than the others, is a row of an unmixing gone wrong. Typically
+it is a sum of many latents: where as many are active in every row, their sum hardly varies.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from identifiable.algorithms.noisy import spikes
-from identifiable.arrays import Array
+from identifiable.arrays import Array, FloatArray
+from identifiable.distributions.mixture import Mixture
 
-HARDLY_RESTS, RESTS_LESS = 0.75, 1.4  # share of rows in which a latent that went wrong is active; times the median
+MOST_ACTIVE, MOST_UNEVEN = 0.75, 1.4  # share of rows in which a latent may be active; times the median of the others
 WIDE = 0.3  # width of a spike of a linear unmixing, in sd of an active latent
 CLOSE = 3.0  # widths of a spike within which a group of rows is explained by the other latents
-CLEARLY = 0.9  # share of its old activity below which a latent that is found anew is taken
+CLEARLY = 0.9  # a repaired latent must be active in less than this share of the rows it was active in
 
 
 def uneven(share: Array) -> bool:
     """Return whether a latent is active too often, given the shares (n,) of rows in which each is."""
-    return bool(share.max() > min(HARDLY_RESTS, max(0.5, RESTS_LESS * float(np.median(share)))))
+    return bool(share.max() > min(MOST_ACTIVE, max(0.5, MOST_UNEVEN * float(np.median(share)))))
 
 
 def needs_repair(y: Array, rows: Array, other: Array) -> bool:
-    """Whether an unmixing (n, n + 1) of y (N, n) is worth another try: likelier than another, with a row gone wrong.
+    """Return whether an unmixing (n, n + 1) of y (N, n) has a row gone wrong but is likelier than another unmixing.
 
-    The unmixing is the likelier one if its latents are so as independent spikes and slabs.
+    The likelihood is that of latents as independent spikes and slabs.
     """
 
     def density(W: Array) -> tuple[Array, float]:
         t = y @ W[:, :-1].T + W[:, -1]
         share, mean, size = slabs(t, WIDE)
-        moving, resting = _moving_and_resting(t, share, mean, size, WIDE)
-        return share, float(np.log((moving + resting) / size + 1e-300).sum(1).mean() + np.linalg.slogdet(W[:, :-1])[1])
+        slab, spike = _slab_and_spike(t, share, mean, size, WIDE)
+        return share, float(np.log((slab + spike) / size + 1e-300).sum(1).mean() + np.linalg.slogdet(W[:, :-1])[1])
 
     share, likelihood = density(rows)
     return uneven(share) and likelihood >= density(other)[1]
 
 
-def slabs(t: Array, spike: float, steps: int = 50) -> tuple[Array, Array, Array]:
-    """Fit p N(m, s²) + (1 - p) N(0, (spike s)²) to every column by EM; return p, m and s."""
+def slabs(t: Array, width: float, steps: int = 50) -> tuple[Array, Array, Array]:
+    """Fit p N(m, s²) + (1 - p) N(0, (width s)²) to every column by EM; return p, m and s."""
     share, mean, size = np.full(t.shape[1], 0.5), t.mean(0), t.std(0)
     for _ in range(steps):
-        moving, resting = _moving_and_resting(t, share, mean, size, spike)
-        active = moving / (moving + resting + 1e-300)
+        slab, spike = _slab_and_spike(t, share, mean, size, width)
+        active = slab / (slab + spike + 1e-300)
         share = np.clip(active.mean(0), 0.05, 0.95)
         mean = (active * t).mean(0) / active.mean(0).clip(1e-6)
         size = np.sqrt((active * (t - mean) ** 2).mean(0) / active.mean(0).clip(1e-6)).clip(1e-3 * t.std(0))
     return share, mean, size
 
 
-def _moving_and_resting(t: Array, share: Array, mean: Array, size: Array, spike: float) -> tuple[Array, Array]:
+def _slab_and_spike(t: Array, share: Array, mean: Array, size: Array, width: float) -> tuple[Array, Array]:
     """Return the two parts of the density of every column, times s √2π."""
-    moving = share * np.exp(-0.5 * ((t - mean) / size) ** 2)
-    return moving, (1 - share) * np.exp(-0.5 * (t / (spike * size)) ** 2) / spike
+    slab = share * np.exp(-0.5 * ((t - mean) / size) ** 2)
+    return slab, (1 - share) * np.exp(-0.5 * (t / (width * size)) ** 2) / width
 
 
 def repair(t: Array) -> Array:
-    """Return rows (n, n + 1) of an affine map of latents t (N, n) after which none of them went wrong, where possible.
+    """Return rows (n, n + 1) of an affine map of latents t (N, n) that repairs the latents gone wrong, where possible.
 
-    In rows with one pattern of the other latents, the wrong one is an affine function of those that are active, if the
-    right one rests there. The rows of all patterns for which it is give the right one: what is left of the wrong one.
+    In rows with one pattern of the other latents, the wrong latent is an affine function of the active ones if the
+    right latent is inactive there. The rows of all such patterns give this function; the right latent is the remainder.
 
     Examples
     --------
@@ -95,15 +97,15 @@ def repair(t: Array) -> Array:
 
 
 def _explained(t: Array, worst: int, active: NDArray[np.bool_], close: float) -> Array | None:
-    """Return weights (n + 1,) of the other latents and 1 in the worst one, on rows where these explain it."""
+    """Return weights (n + 1,) of the other latents and 1 in the worst one, from the rows in which these explain it."""
     n = t.shape[1]
     others = np.delete(np.arange(n), worst)
     patterns, group, counts = np.unique(active[:, others], axis=0, return_inverse=True, return_counts=True)
     explained = np.zeros(len(t), dtype=bool)
     for g in np.flatnonzero(counts >= 3 * n):
         own = np.flatnonzero(group.ravel() == g)
-        rest = _fit(t[own][:, others[patterns[g]]], t[own, worst])[1]
-        explained[own] = 1.4826 * np.median(np.abs(rest)) < close
+        remainder = _fit(t[own][:, others[patterns[g]]], t[own, worst])[1]
+        explained[own] = 1.4826 * np.median(np.abs(remainder)) < close
     if explained.sum() < 10 * n:
         return None
     trusted = explained
@@ -118,7 +120,52 @@ def _explained(t: Array, worst: int, active: NDArray[np.bool_], close: float) ->
 
 
 def _fit(columns: Array, y: Array) -> tuple[Array, Array]:
-    """Return the least-squares weights of columns and 1 in y, and what is left."""
+    """Return the least-squares weights of columns and 1 in y, and the remainder."""
     design = np.c_[columns, np.ones(len(columns))]
     weights = np.asarray(np.linalg.lstsq(design, y, rcond=None)[0], dtype=np.float64)
     return weights, y - design @ weights
+
+
+def spike_width(z: FloatArray) -> float:
+    """Return the standard deviation of the spike at zero: of the band whose density stands out most from its sides."""
+    size = float(z.std()) or 1.0
+    ordered = np.sort(np.abs(z))
+    widths = size * np.geomspace(1e-9, 0.3, 60)
+    inner, outer = np.searchsorted(ordered, widths), np.searchsorted(ordered, 3 * widths)
+    enough = inner >= max(5, 0.02 * len(z))
+    sharpness = np.where(enough, inner / ((outer - inner) / 2 + 1), 0)
+    band = widths[sharpness >= 0.9 * sharpness.max()][0] if enough.any() else widths[-1]
+    inside = ordered[ordered < band]
+    return float(max(np.sqrt(np.mean(inside**2)), 1e-9 * size)) if len(inside) else float(band)
+
+
+def patterns_of(active: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], list[NDArray[np.intp]]]:
+    """Return the distinct rows (J, n) of active (N, n), most frequent first, and the row numbers of each.
+
+    >>> patterns, members = patterns_of(np.array([[True, False], [False, True], [True, False]]))
+    >>> patterns.tolist(), [rows.tolist() for rows in members]
+    ([[True, False], [False, True]], [[0, 2], [1]])
+    """
+    codes = np.packbits(active, axis=1)  # unique() of one void per row is far faster than of rows
+    _, first, group, counts = np.unique(
+        codes.view(f"V{codes.shape[1]}").ravel(), return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.argsort(-counts, kind="stable")
+    members = np.split(np.argsort(group, kind="stable"), np.cumsum(counts)[:-1])
+    return active[first[order]], [members[j] for j in order]
+
+
+def pattern_mixture(
+    z: FloatArray, patterns: NDArray[np.bool_], members: list[NDArray[np.intp]]
+) -> tuple[Mixture, NDArray[np.bool_]]:
+    """Return the mixture of the patterns that have enough rows, and which (J,) these are.
+
+    Means and covariances are those of the rows of each pattern; inactive latents are exactly zero.
+    """
+    counts = np.array([len(rows) for rows in members])
+    frequent = counts >= np.maximum(2 * patterns.sum(1), 2)
+    if not frequent.any():
+        frequent[:1] = True
+    own = [np.where(patterns[j], z[members[j]], 0.0) for j in np.flatnonzero(frequent)]
+    covariances = [np.cov(rows.T, ddof=0).reshape(z.shape[1], -1) for rows in own]
+    return Mixture(counts[frequent] / counts[frequent].sum(), [rows.mean(0) for rows in own], covariances), frequent

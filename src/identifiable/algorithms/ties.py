@@ -1,4 +1,4 @@
-r"""Ties: equal laws of a latent in different components, which say more of the unmixing than variances do.
+r"""Ties: equal distributions of a latent in different components, which determine the unmixing better than variances.
 
 Where latent t has one mean and variance in all components of a group g, the likelihood of rows y (N, n) is highest,
 responsibilities given, at
@@ -7,17 +7,17 @@ responsibilities given, at
 
 S_tg the covariance of the rows of the group about their common mean, p_g their share. The quadratic
 Q_t = Σ_g p_g S_tg / (w_t' S_tg w_t) majorises the first term in w_t, and its exact minimum, the other rows of W held,
-is w_t <- (W Q_t)^-1 e_t / sqrt(w_t' Q_t w_t): L never rises (iterative projection, Ono 2011). A difference δ of the
-means of other latents that a tie spans shows an error E_ts of W as E_ts δ_s in the mean of latent t: without ties,
-means say nothing of W.
+is w_t <- (W Q_t)^-1 e_t / sqrt(w_t' Q_t w_t): L never rises (iterative projection, Ono 2011). If the means of other
+latents differ by δ within a tie, an error E_ts of W shows as E_ts δ_s in the mean of latent t. Without ties, means have
+no information on W.
 
 Groups are found from the most certain to the least. The difference x of the means and log variances of two groups has
 covariance Σ = Σ_0 + D V_t D', of which V_t, the covariance of row t of E, is a block of the inverse Hessian N L''. That
-they are equal, rather than apart by N(0, 1) each in units of the latent, has the log Bayes factor
+they are equal, rather than different by N(0, 1) each in units of the latent, has the log Bayes factor
 
     log N(x; 0, Σ) - log N(x; 0, Σ + I).
 
-It is large only where W is known well enough for them to be compared, and every tie makes W known better.
+It is large only where W is known well enough to compare them, and every tie improves W.
 """
 
 from collections.abc import Iterator
@@ -31,12 +31,12 @@ from identifiable.algorithms.singular import log_sum_exp
 from identifiable.arrays import Array
 from identifiable.distributions.mixture import Mixture
 
-TELLING = 1.0  # least log Bayes factor at which two laws are taken to be one
-FLATTEST = 1e-6  # least curvature of the loss
+LEAST_FACTOR = 1.0  # least log Bayes factor, and least fall of a criterion, for a tie
+LEAST_CURVATURE = 1e-6  # of the loss
 SWEEPS = 10  # of iterative projection, after each round of ties
-TRIED = 8  # moves of a component, and joins of groups, that are tried with the W they lead to
-NEWTON = 4  # steps at most
-EM_SWEEPS = 3  # for every step of EM
+TRIED = 8  # moves of a component, and joins of groups, that are tried with their own W
+NEWTON_STEPS = 4  # at most
+EM_SWEEPS = 3  # of iterative projection, in every step of EM
 ROUNDS = 3  # of finding groups and EM
 
 Groups = NDArray[np.int64]
@@ -44,11 +44,11 @@ Groups = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Tied:
-    """A mixture of which some laws are one.
+    """A mixture in which some distributions of a latent are equal.
 
     Attributes
     ----------
-    model : with equal laws exactly equal.
+    model : the mixture; tied distributions are exactly equal.
     groups : (n, J) the group of each component, for each latent.
     bic : p log N - 2 log p(y), with p = n² + J - 1 and 2 for each group.
     """
@@ -59,26 +59,26 @@ class Tied:
 
     @property
     def any(self) -> bool:
-        """Whether any two laws are one."""
+        """Whether any two components are tied."""
         return bool((self.groups.max(1) + 1 < self.groups.shape[1]).any())
 
     def moved(self, W: Array, order: Groups) -> "Tied":
-        """Take W in another order, sign and scale of the latents, and the components in an order (J,)."""
+        """Return this with the latents of W, in another order, sign and scale, and the components in an order (J,)."""
         gain = W @ np.linalg.inv(self.model.W)
         latent = np.abs(gain).argmax(1)
         size = gain[np.arange(len(W)), latent]
-        law = self.model
-        means, variances = law.means[order][:, latent] * size, law.variances[order][:, latent] * size**2
+        mixture = self.model
+        means, variances = mixture.means[order][:, latent] * size, mixture.variances[order][:, latent] * size**2
         groups = np.stack([_numbered(group[order]) for group in self.groups[latent]])
-        return Tied(FactorialMixture(W, law.weights[order], means, variances), groups, self.bic)
+        return Tied(FactorialMixture(W, mixture.weights[order], means, variances), groups, self.bic)
 
 
 def tied(model: FactorialMixture, y: Array, *, max_iter: int, tol: float) -> Tied:
-    """Find which laws of a mixture fitted to rows y (N, n) are equal, and fit it again with these ties.
+    """Find equal distributions in a mixture fitted to rows y (N, n), and fit the mixture again with these ties.
 
-    The mixture comes back as it was where ties do not lower the Bayesian information criterion, or leave every latent
-    more than J / 2 laws. Of several hidden variables, each moves a latent that another, of d states, does not (P3c),
-    and which has J / d laws at most; fewer ties are what chance makes of many laws.
+    The mixture is returned unchanged if ties do not lower the Bayesian information criterion, or leave every latent
+    more than J / 2 distributions. Of several hidden variables, each moves a latent that another one, of d states, does
+    not move (P3c) and that has J / d distributions at most; fewer ties occur by chance.
 
     Examples
     --------
@@ -104,14 +104,14 @@ def tied(model: FactorialMixture, y: Array, *, max_iter: int, tol: float) -> Tie
         groups = exchanged(free, groups, rows, projected(free, groups, model.W, SWEEPS))
         model = _improved(model.W, groups, y, free, max_iter, tol)
         bic, free = _bic(model, groups, y), covariances_of(y, model)
-        if bic >= best.bic - TELLING or len(free.weights) < J or 2 * (groups.max(1).min() + 1) > J:
+        if bic >= best.bic - LEAST_FACTOR or len(free.weights) < J or 2 * (groups.max(1).min() + 1) > J:
             break
         best = Tied(model, groups, bic)
     return best
 
 
 def _improved(W: Array, groups: Groups, y: Array, free: Mixture, max_iter: int, tol: float) -> FactorialMixture:
-    """Run EM with ties on rows y (N, n), from the moments of components, until it gains less than tol."""
+    """Run EM with ties on rows y (N, n), from the moments of components, until the gain is less than tol."""
     before = -np.inf
     model = maximised(free, groups, W, SWEEPS)
     for _ in range(max_iter):
@@ -133,14 +133,14 @@ def maximised(free: Mixture, groups: Groups, W: Array, sweeps: int) -> Factorial
     n, J = groups.shape
     means, variances = np.empty((J, n)), np.empty((J, n))
     for t in range(n):
-        law = pooled(free, groups[t])
-        means[:, t] = (law.means @ W[t])[groups[t]]
-        variances[:, t] = (law.covariances @ W[t] @ W[t])[groups[t]]
+        mixture = pooled(free, groups[t])
+        means[:, t] = (mixture.means @ W[t])[groups[t]]
+        variances[:, t] = (mixture.covariances @ W[t] @ W[t])[groups[t]]
     return FactorialMixture(W, free.weights, means, np.maximum(variances, np.finfo(np.float64).tiny))
 
 
 def pooled(free: Mixture, group: Groups) -> Mixture:
-    """Put components together: p_g, means and S_g, which holds what is within and between them."""
+    """Merge components into groups: p_g, means and S_g, the covariance within and between them."""
     member = np.eye(group.max() + 1)[group].T  # (G, J)
     p = member @ free.weights
     share = member * free.weights / p[:, None]
@@ -155,44 +155,44 @@ def loss(free: Mixture, groups: Groups, W: Array) -> float:
     return _loss([pooled(free, group) for group in groups], W)
 
 
-def _loss(laws: list[Mixture], W: Array) -> float:
-    inside = (law.weights @ np.log(law.covariances @ w @ w) for w, law in zip(W, laws, strict=True))
+def _loss(mixtures: list[Mixture], W: Array) -> float:
+    inside = (mixture.weights @ np.log(mixture.covariances @ w @ w) for w, mixture in zip(W, mixtures, strict=True))
     return float(0.5 * sum(inside) - np.linalg.slogdet(W)[1])
 
 
 def projected(free: Mixture, groups: Groups, W: Array, sweeps: int) -> Array:
-    """Descend L from W (n, n) by iterative projection, which is slow where L is flat; then by steps of Newton."""
+    """Minimise L from W (n, n) by iterative projection, and then, where its curvature is small, by Newton steps."""
     W = W.copy()
-    laws = [pooled(free, group) for group in groups]
+    mixtures = [pooled(free, group) for group in groups]
     for _ in range(sweeps):
-        for t, law in enumerate(laws):
-            S = law.covariances
-            Q = np.einsum("g,gab->ab", law.weights / (S @ W[t] @ W[t]), S)
+        for t, mixture in enumerate(mixtures):
+            S = mixture.covariances
+            Q = np.einsum("g,gab->ab", mixture.weights / (S @ W[t] @ W[t]), S)
             w = np.linalg.solve(W @ Q, np.eye(len(W))[t])
             W[t] = w / np.sqrt(w @ Q @ w)
-    now = _loss(laws, W)
-    for _ in range(NEWTON):
-        here = [law.pushforward(W, np.zeros(len(W))) for law in laws]
-        step = np.linalg.solve(_hessian(here) + FLATTEST * np.eye(W.size), _gradient(here).ravel())
+    now = _loss(mixtures, W)
+    for _ in range(NEWTON_STEPS):
+        here = [mixture.pushforward(W, np.zeros(len(W))) for mixture in mixtures]
+        step = np.linalg.solve(_hessian(here) + LEAST_CURVATURE * np.eye(W.size), _gradient(here).ravel())
         after = W - step.reshape(W.shape) @ W
-        if (value := _loss(laws, after)) >= now:
+        if (value := _loss(mixtures, after)) >= now:
             break
         W, now = after, value
     return W
 
 
 def groups_of(free: Mixture, rows: Array, W: Array) -> Groups:
-    """Group the components of a mixture of y, known from (J,) rows each, by equal laws of W y; (n, J)."""
+    """Group the components of a mixture of y, estimated from (J,) rows each, by equal distributions of W y; (n, J)."""
     n, J = len(W), len(rows)
     groups = np.tile(np.arange(J), (n, 1))
     while True:
         moved = free.pushforward(W, np.zeros(n))
-        laws = [pooled(moved, group) for group in groups]
-        V = _errors(laws) / rows.sum()
+        mixtures = [pooled(moved, group) for group in groups]
+        V = _errors(mixtures) / rows.sum()
         found = False
         for t in range(n):
-            factor = _factors(t, laws[t], np.eye(J)[groups[t]].T[: len(laws[t].weights)] @ rows, V[t])
-            if factor.size > 1 and factor.max() > TELLING:
+            factor = _factors(t, mixtures[t], np.eye(J)[groups[t]].T[: len(mixtures[t].weights)] @ rows, V[t])
+            if factor.size > 1 and factor.max() > LEAST_FACTOR:
                 a, b = sorted(np.unravel_index(factor.argmax(), factor.shape))
                 groups[t][groups[t] == b] = a
                 groups[t][groups[t] > b] -= 1
@@ -203,9 +203,9 @@ def groups_of(free: Mixture, rows: Array, W: Array) -> Groups:
 
 
 def exchanged(free: Mixture, groups: Groups, rows: Array, W: Array) -> Groups:
-    """Move components to other groups, or to ones of their own, and join groups, as long as 2 N L + 2 G log N falls.
+    """Move components to other groups or to new ones, and join groups, as long as 2 N L + 2 G log N falls.
 
-    The changes that cost least while W stays are tried with the W they lead to.
+    The changes with the smallest cost at the present W are tried with their own W.
     """
 
     def criterion(groups: Groups, W: Array) -> float:
@@ -216,7 +216,7 @@ def exchanged(free: Mixture, groups: Groups, rows: Array, W: Array) -> Groups:
         moves = list(_moves(free, groups, rows, W))
         ended = [(moved, projected(free, moved, W, SWEEPS)) for moved in moves]
         values = [criterion(*one) for one in ended]
-        if not values or min(values) > now - TELLING:
+        if not values or min(values) > now - LEAST_FACTOR:
             break
         now = min(values)
         groups, W = ended[int(np.argmin(values))]
@@ -224,7 +224,7 @@ def exchanged(free: Mixture, groups: Groups, rows: Array, W: Array) -> Groups:
 
 
 def _moves(free: Mixture, groups: Groups, rows: Array, W: Array) -> Iterator[Groups]:
-    """Yield groups with one component moved, and with two groups joined, that cost least while W stays."""
+    """Yield groups with one component moved, and with two groups joined, that cost least at the present W."""
     n, J = groups.shape
     moved = free.pushforward(W, np.zeros(n))
     cost = np.full((n, J, J + 1), np.inf)  # of latent t, component j and its new group
@@ -261,26 +261,27 @@ def _minus_two_log(sums: Array, rows: Array) -> Array:
     return np.where(sums[0] > 1e-9, count * np.log(variance) + 2 * np.log(rows.sum()), 0.0)
 
 
-def _errors(laws: list[Mixture]) -> Array:
+def _errors(mixtures: list[Mixture]) -> Array:
     """Return the covariances (n, n, n) of the rows of E at W <- (I + E) W, for one row of data."""
-    n, at = len(laws), np.arange(len(laws))
-    values, vectors = np.linalg.eigh(_hessian(laws))
-    V = ((vectors / np.maximum(values, FLATTEST)) @ vectors.T).reshape(n, n, n, n)
+    n, at = len(mixtures), np.arange(len(mixtures))
+    values, vectors = np.linalg.eigh(_hessian(mixtures))
+    V = ((vectors / np.maximum(values, LEAST_CURVATURE)) @ vectors.T).reshape(n, n, n, n)
     return V[at, :, at]
 
 
-def _gradient(laws: list[Mixture]) -> Array:
-    """Return that of L in E (n, n), at W <- (I + E) W, for laws of the latents."""
-    rows = [(law.weights / law.covariances[:, t, t]) @ law.covariances[:, t] for t, law in enumerate(laws)]
-    return np.stack(rows) - np.eye(len(laws))
+def _gradient(mixtures: list[Mixture]) -> Array:
+    """Return the gradient of L in E (n, n), at W <- (I + E) W, for mixtures of the latents."""
+    S = [mixture.covariances[:, t] for t, mixture in enumerate(mixtures)]  # (G, n) each
+    rows = [(mixture.weights / s[:, t]) @ s for t, (mixture, s) in enumerate(zip(mixtures, S, strict=True))]
+    return np.stack(rows) - np.eye(len(mixtures))
 
 
-def _hessian(laws: list[Mixture]) -> Array:
-    """Return that of L in E, (n n, n n); 1 is added where it is 0, as the scale is free."""
-    n = len(laws)
+def _hessian(mixtures: list[Mixture]) -> Array:
+    """Return the Hessian of L in E, (n n, n n); 1 is added where it is 0, as the scale is free."""
+    n = len(mixtures)
     H = np.zeros((n, n, n, n))
-    for t, law in enumerate(laws):
-        p, S = law.weights, law.covariances
+    for t, mixture in enumerate(mixtures):
+        p, S = mixture.weights, mixture.covariances
         u = S[:, t] / S[:, t, t, None]
         H[t, :, t] = np.einsum("g,gab->ab", p / S[:, t, t], S) - 2 * (p * u.T) @ u
     at = np.arange(n)
@@ -289,9 +290,9 @@ def _hessian(laws: list[Mixture]) -> Array:
     return H.reshape(n * n, n * n)
 
 
-def _factors(t: int, law: Mixture, counts: Array, V: Array) -> Array:
-    """Return the log Bayes factor (G, G) that two groups have one law of latent t; -inf but above the diagonal."""
-    p, m, S = law.weights, law.means, law.covariances
+def _factors(t: int, mixture: Mixture, counts: Array, V: Array) -> Array:
+    """Return the log Bayes factors (G, G) that two groups have one distribution of latent t, above the diagonal."""
+    p, m, S = mixture.weights, mixture.means, mixture.covariances
     v = S[:, t, t]
     unit = p @ v + p @ (m[:, t] - p @ m[:, t]) ** 2
     slope = np.stack([m / np.sqrt(unit), 2 * S[:, t] / v[:, None]])  # of mean and log variance in E_t
@@ -308,7 +309,7 @@ def _factors(t: int, law: Mixture, counts: Array, V: Array) -> Array:
 
 
 def _numbered(group: Groups) -> Groups:
-    """Give groups numbers in order of their first components."""
+    """Return the groups, numbered in the order of their first components."""
     _, first, place = np.unique(group, return_index=True, return_inverse=True)
     return first.argsort().argsort()[place]
 

@@ -1,6 +1,7 @@
-"""What the affine methods share: z = W (x - origin), its inverse, and Gaussian noise outside the latents' subspace."""
+"""The base of the affine methods: z = W (x - origin), its inverse, and Gaussian noise outside the latents' subspace."""
 
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,11 @@ from scipy.stats import norm
 
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.arrays import Array, FloatArray, Rows, hold_out
-from identifiable.errors import DataError
+from identifiable.errors import join_few, warn_recovery
 from identifiable.estimators.base import LatentModel
 
 
+@dataclass(eq=False, repr=False)
 class AffineModel(LatentModel):
     """A model whose latents are an affine function of x, with isotropic noise outside their principal subspace.
 
@@ -25,27 +27,9 @@ class AffineModel(LatentModel):
     log_det_ : log p(x) = log p(z) + log N(residual; 0, I) + log_det_ on the subspace in which the rows vary.
     """
 
-    components_: Array
-    mean_: Array
-    mixing_: Array
-    residual_: Array
-    residual_mixing_: Array
-    log_det_: float
-
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-    ) -> None:
-        self.n_latents = n_latents  # type: ignore[assignment]
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+    n_latents: int | None = None  # type: ignore[assignment]
+    _: KW_ONLY
+    n_restarts: int = 1
 
     @property
     def _n_features_out(self) -> int:
@@ -88,16 +72,6 @@ class AffineModel(LatentModel):
         halves = [half for _ in range(self.n_restarts) for half in np.array_split(rng.permutation(train), 2)]
         return halves[: self.n_restarts]
 
-    def _coordinates(self, X: FloatArray) -> Coordinates:
-        """Return the principal components of X (N, d), as many as latents."""
-        coordinates = Coordinates.fit(X, self.n_latents)
-        if self.n_latents is not None and self.n_latents > coordinates.n:
-            raise DataError(
-                f"A linear method finds at most as many latents as X has rank: n_latents={self.n_latents}, "
-                f"rank={coordinates.n}, n_features={X.shape[1]}."
-            )
-        return coordinates
-
     def _set_map(self, W: Array, coordinates: Coordinates) -> None:
         """Put the map W (n, n) of principal components into the units of X."""
         scale, noise = coordinates.scale, coordinates.noise
@@ -109,6 +83,16 @@ class AffineModel(LatentModel):
         self.residual_mixing_ = scale[:, None] * others * noise
         log_det = np.linalg.slogdet(W)[1] - coordinates.log_volume - others.shape[1] * np.log(noise)
         self.log_det_ = float(log_det)
+
+    def _warn_of_blocks(self, reason: str) -> None:
+        """Warn of latents that are not separated from each other."""
+        if self.blocks_:
+            everything = len(self.blocks_[0]) == self._n_features_out
+            which = "all latents" if everything else f"latents {join_few([str(block) for block in self.blocks_])}"
+            warn_recovery(
+                f"{type(self).__name__} cannot separate {which} from each other: in these rows, {reason}. Only their "
+                "span is found. See blocks_."
+            )
 
     def _log_density_outside(self, X: FloatArray) -> Array:
         """Return log p(x) - log p(z) of each row (N,)."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from inspect import signature
 from typing import Any, ClassVar, Self
 
@@ -28,15 +28,18 @@ __all__ = [
     "resolve_device",
 ]
 
-LARGEST, SMALLEST = 1e100, 1e-100  # values and standard deviations whose squares, summed, neither overflow nor vanish
+LARGEST = np.float64(1e100)  # up to this size, sums of squares do not overflow
+SMALLEST = 1e-100  # from this size on, squares of standard deviations do not vanish
 
 
+@dataclass(eq=False, repr=False)
 class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """fit(X, y=None) -> transform(X) (N, n_latents) -> inverse_transform(Z) (N, d); score(X), higher is better.
 
-    Every constructor takes `n_latents`, `n_restarts`, `random_state`, `device` and `verbose`, then the parameters of
-    the method, and only assigns them. A fit sets `stability_` and `fit_status_`. A trained estimator also sets
-    `history_` and `module_`, and builds an untrained module with `_build(members, rng)`, which `load` fills.
+    Parameters are the fields of a dataclass, so that constructors only assign. Fields with init=False are set by
+    `fit`: always `stability_` and `fit_status_`, and `history_` and `module_` by a trained estimator, which builds an
+    untrained module with `_build(members, rng)` for `load` to fill. A subclass is decorated with
+    ``@dataclass(eq=False, repr=False)`` and adds its parameters.
 
     Parameters that mean the same in every estimator:
 
@@ -49,14 +52,15 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     """
 
     needs_u: ClassVar[bool] = False  # whether fit(X, y) needs the auxiliary variable y = u
-    n_latents: int
-    n_restarts: int
-    random_state: int | np.random.RandomState | None
-    device: str
-    verbose: int
+    n_latents: int = 2
+    _: KW_ONLY
+    n_restarts: int = 4
+    random_state: int | np.random.RandomState | None = None
+    device: str = "auto"
+    verbose: int = 1
 
-    stability_: Stability
-    fit_status_: str
+    stability_: Stability = field(init=False)
+    fit_status_: str = field(init=False)
 
     @abstractmethod
     def fit(self, X: ArrayLike, y: Any = None) -> Self:

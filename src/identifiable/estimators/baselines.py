@@ -1,12 +1,13 @@
-"""The trivial baselines every recovery table shows: raw x, principal components, FastICA; `SparseUnmixing` joins them.
+"""The baselines of every recovery table: raw x, principal components and FastICA. `SparseUnmixing` joins them.
 
 These three are affine: z = W (x - mean), with the Gaussian density N(mean, C) of x as their label-free score, C the
-covariance of probabilistic PCA with n_latents components (Tipping & Bishop 1999): FastICA is a rotation of the same
-subspace and has the same one.
+covariance of probabilistic PCA with n_latents components (Tipping & Bishop 1999). FastICA rotates the same subspace and
+has the same density.
 """
 
 import warnings
 from abc import abstractmethod
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,6 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from identifiable.agreement.stability import Stability
 from identifiable.algorithms.coordinates import Coordinates
@@ -27,6 +27,7 @@ from identifiable.estimators.sparse_unmixing import SparseUnmixing
 EIGENVALUE_FLOOR = 1e-10  # of the covariance, relative to its largest eigenvalue: keeps it invertible
 
 
+@dataclass(eq=False, repr=False)
 class _Baseline(AffineModel):
     """Affine latents and a Gaussian density.
 
@@ -37,8 +38,6 @@ class _Baseline(AffineModel):
     covariance_ : (d, d) C.
     stability_, fit_status_ : the agreement between restarts.
     """
-
-    covariance_: Array
 
     @abstractmethod
     def _unmix(self, X: FloatArray, coordinates: Coordinates, n: int) -> Array:
@@ -76,8 +75,8 @@ class _Baseline(AffineModel):
         return norm.logpdf(gaussian.project(X)[0], scale=gaussian.sd).sum(1) - gaussian.log_volume
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> FloatArray:
-        """Draw n_samples rows of N(mean, C)."""
-        noise = check_random_state(random_state).standard_normal((n_samples, len(self.mean_)))
+        """Return n_samples random rows of N(mean, C)."""
+        noise = self._generator(n_samples, random_state).standard_normal((n_samples, len(self.mean_)))
         return self.mean_ + noise @ np.linalg.cholesky(self.covariance_).T
 
     def _set_certain(self) -> None:
@@ -87,8 +86,9 @@ class _Baseline(AffineModel):
         self.fit_status_ = self.stability_.status
 
 
+@dataclass(eq=False, repr=False)
 class RawData(_Baseline):
-    """The columns of x themselves, centred: what a method must beat.
+    """The columns of x themselves, centred: the lowest baseline.
 
     With n_latents < d, the n columns with the largest variance.
 
@@ -107,6 +107,7 @@ class RawData(_Baseline):
         return np.eye(X.shape[1])[largest]
 
 
+@dataclass(eq=False, repr=False)
 class PrincipalComponents(_Baseline):
     """The n leading principal components of the standardised columns, each with unit variance.
 
@@ -126,6 +127,7 @@ class PrincipalComponents(_Baseline):
         return (axes * signs / coordinates.sd).T / coordinates.scale
 
 
+@dataclass(eq=False, repr=False)
 class IndependentComponents(_Baseline):
     """FastICA (Hyvärinen 1999; scikit-learn's) on the leading n principal components, from several random starts.
 
@@ -134,16 +136,8 @@ class IndependentComponents(_Baseline):
     Hyvärinen, Fast and robust fixed-point algorithms for independent component analysis, IEEE TNN 1999.
     """
 
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 4,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-    ) -> None:
-        super().__init__(n_latents, n_restarts=n_restarts, random_state=random_state, device=device, verbose=verbose)
+    _: KW_ONLY
+    n_restarts: int = 4
 
     def _unmix(self, X: FloatArray, coordinates: Coordinates, n: int) -> Array:
         seed = self._seed()

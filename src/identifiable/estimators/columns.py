@@ -1,6 +1,7 @@
 """How the rows of a table, or images, become the inputs of an autoencoder, and how its outputs become rows."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,7 @@ LIKELIHOODS = "gaussian", "bernoulli", "logistic", "categorical"
 BINARISE = None, "threshold", "draw"
 
 
+@dataclass(eq=False, repr=False)
 class Columns(TrainedModel):
     """Columns, images, likelihood and nets of an autoencoder.
 
@@ -40,21 +42,22 @@ class Columns(TrainedModel):
     - checkpoint : path or None. A file from which an interrupted fit continues exactly; it is removed after the fit.
     """
 
-    likelihood: str
+    _: KW_ONLY
+    likelihood: str = "gaussian"
     binarise: Literal["threshold", "draw"] | None = None
-    hidden: Sequence[int]
-    activation: str
+    hidden: Sequence[int] = (128, 128, 128)
+    activation: str = "leaky_relu"
     net: str | Architecture | None = None
-    max_steps: int
-    batch_size: int
-    learning_rate: float | None
-    patience: int | None
-    checkpoint: Any
+    max_steps: int = 3000
+    batch_size: int = 256
+    learning_rate: float | None = 2e-3
+    patience: int | None = 20
+    checkpoint: str | Path | None = None
 
-    mean_: Array
-    scale_: Array
-    levels_: tuple[Array, ...]
-    image_shape_: tuple[int, ...] | None = None
+    mean_: Array = field(init=False)
+    scale_: Array = field(init=False)
+    levels_: tuple[Array, ...] = field(init=False)
+    image_shape_: tuple[int, ...] | None = field(default=None, init=False)
 
     # -- inputs ------------------------------------------------------------------------
 

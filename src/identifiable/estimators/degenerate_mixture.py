@@ -3,7 +3,7 @@ r"""A Gaussian mixture whose covariances may be singular, of any rank.
 .. math:: x \sim \sum_j w_j N(\mu_j, S_j), \qquad \mathrm{rank}\, S_j = r_j \in \{0, \ldots, d\}
 
 A singular component has no density, and the likelihood of a mixture that may be singular has no maximum. A noise floor
-s, the scale below which a direction counts as degenerate, mends both: the fit maximises the likelihood of
+s, the scale below which a direction counts as degenerate, solves both problems: the fit maximises the likelihood of
 
 .. math:: p(x) = \sum_j w_j N(x; \mu_j, S_j + s^2 I)
 
@@ -14,8 +14,8 @@ that of probabilistic principal components with a rank per component and one s f
           s^2 = \frac{\sum_j N_j \sum_{i > r_j} l_i}{\sum_j N_j (d - r_j)}
 
 with s no smaller than rounding allows (1e-7 of the scale of the data). At such floors EM cannot move a row from one
-flat to another: it is the start that has to be right, and `_subspaces.py` finds it. `_component_choice.py` then splits
-each flat into Gaussians as long as the Bayesian information criterion falls; EM is in `_singular_gaussians.py`.
+affine subspace to another: the start has to be right, and `subspaces.py` finds it. `component_choice.py` then splits
+each subspace into Gaussians as long as the Bayesian information criterion falls; EM is in `singular.py`.
 
 References
 ----------
@@ -37,8 +37,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from identifiable.algorithms.component_choice import Search, Start, starts
 from identifiable.algorithms.diagonal_basis import DiagonalBasis, diagonal_basis
 from identifiable.algorithms.singular import Gaussians, Run, log_sum_exp
-from identifiable.algorithms.subspaces import FloatArray
-from identifiable.arrays import is_integer, is_real
+from identifiable.arrays import Array, is_integer, is_real
 from identifiable.distributions.mixture import Mixture
 from identifiable.theory import Certificate, certify
 
@@ -47,14 +46,14 @@ ROUNDING = 1e-7  # smallest floor, in units of the scale of the data; its square
 
 @dataclass(frozen=True)
 class _Units:
-    """The mean (d,) and scale of the rows, and the smallest floor that rounding allows, in units of that scale."""
+    """The mean (d,) and scale of the rows, and the smallest floor that rounding allows, in units of the scale."""
 
-    centre: FloatArray
+    centre: Array
     scale: float
     least: float
 
     @classmethod
-    def of(cls, X: FloatArray, rounding: float) -> "_Units":
+    def of(cls, X: Array, rounding: float) -> "_Units":
         centre = X.mean(0)
         varying = np.ptp(X, axis=0) > 0
         scale = float(np.sqrt(((X - centre)[:, varying] ** 2).mean())) if varying.any() else 1.0
@@ -64,20 +63,21 @@ class _Units:
 class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
     r"""Fit :math:`\sum_j w_j N(\mu_j, S_j)` with covariances of any rank (see the module for the model and the steps).
 
-    Rows on flats (affine subspaces), copies of one row, constant and repeated columns are what this mixture is for.
-    Columns in different units should be standardised first, since one noise floor holds for all directions.
+    Suits rows on affine subspaces, copies of one row, and constant or repeated columns. Standardise columns in
+    different units first, since all directions share one noise floor.
 
     Parameters
     ----------
-    n_components : number of components; None chooses it by the Bayesian information criterion. When given, components
-        that lose their rows or coincide with others are still removed, so fewer may be left.
-    max_components : most components that are tried when n_components is None.
-    noise_floor : standard deviation below which a direction counts as degenerate, in the units of X; None estimates
-        it, not below 1e-7 of the scale of X.
-    n_restarts : starts of each search: k-means starts per number of components, batches of hyperplanes per flat.
-    max_iter, tol : EM ends after max_iter steps or when the mean log-likelihood gains less than tol.
-    random_state : fixes the fit.
-    verbose : 1 prints a line per candidate start.
+    n_components : int or None, default=None. Number of components; None selects it by the Bayesian information
+        criterion. A given number may shrink: components that lose their rows or coincide with others are removed.
+    max_components : int, default=100. Most components that are tried if n_components is None.
+    noise_floor : float or None, default=None. Standard deviation below which a direction counts as degenerate, in the
+        units of X; None estimates it, not below 1e-7 of the scale of X.
+    n_restarts : int, default=4. k-means starts per number of components, and batches of hyperplanes per subspace.
+    max_iter, tol : int, default=200, and float, default=1e-4. EM ends after max_iter steps or when the mean
+        log-likelihood gains less than tol.
+    random_state : int, RandomState or None, default=None. An integer makes the fit reproducible.
+    verbose : int, default=0. 1 prints a line per start.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
     ranks_ : (J,) ranks of the covariances.
     noise_floor_ : s, in the units of X.
     mixture_ : the same as a `Mixture`.
-    certificate_ : `Certificate` of what is identified where these are latents.
+    certificate_ : `Certificate` of what is identified if these are latents.
     unmixed_ : `DiagonalBasis`, the basis in which the components are diagonal, if there is one.
     n_components_, n_rows_ : J, N.
     labels_ : (N,) components of the training rows.
@@ -106,13 +106,6 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
     ----------
     Xu et al. 2026 (Definition 2.2); Tipping & Bishop, Neural Computation 1999.
     """
-
-    weights_: FloatArray
-    means_: FloatArray
-    covariances_: FloatArray
-    ranks_: NDArray[np.int64]
-    noise_floor_: float
-    n_rows_: int
 
     def __init__(
         self,
@@ -152,9 +145,9 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
         most = self.max_components if self.n_components is None else self.n_components
         search = Search(self.n_components, most, self.n_restarts, self.max_iter, self.tol, rng)
         runs = []
-        for start in starts(scaled, units.least, given, self.n_restarts, rng):  # which rows share a flat
-            gaussians = search.split(scaled, start)  # how many Gaussians each flat holds
-            runs.append(search.reduced(scaled, gaussians, start.floor))  # EM with ranks and floor, fewer components
+        for start in starts(scaled, units.least, given, self.n_restarts, rng):  # groups of rows on one subspace
+            gaussians = search.split(scaled, start)  # several Gaussians on each subspace
+            runs.append(search.reduced(scaled, gaussians, start.floor))  # EM for ranks and floor; fewer components
             self._report(start, runs[-1], units.scale)
         self.n_rows_ = len(data)
         self._set_fit(min(runs, key=lambda run: run.model.bic(scaled)), units)
@@ -167,16 +160,16 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
         """Return the most probable component of each row (N,)."""
         return self._model().log_joint(self._checked(X)).argmax(1)
 
-    def predict_proba(self, X: ArrayLike) -> FloatArray:
+    def predict_proba(self, X: ArrayLike) -> Array:
         """Return p(j | x) under the smoothed mixture (N, J)."""
         joint = self._model().log_joint(self._checked(X))
         return np.exp(joint - log_sum_exp(joint)[:, None])
 
-    def score_samples(self, X: ArrayLike) -> FloatArray:
+    def score_samples(self, X: ArrayLike) -> Array:
         r"""Return :math:`\log \sum_j w_j N(x; \mu_j, S_j + s^2 I)` of each row (N,), with s = noise_floor_.
 
-        The mixture itself has no density where it is singular; this is the density of x plus noise of size s. Scores
-        of fits with different floors differ by the floor before they differ by anything else.
+        The mixture itself has no density where it is singular; this is the density of x plus noise of size s. Compare
+        scores of fits with the same floor only: the floor dominates them.
         """
         return log_sum_exp(self._model().log_joint(self._checked(X)))
 
@@ -190,7 +183,7 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
 
     def sample(
         self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
-    ) -> tuple[FloatArray, NDArray[np.int64]]:
+    ) -> tuple[Array, NDArray[np.int64]]:
         """Draw n_samples rows of the mixture, without the floor, and their components."""
         check_is_fitted(self)
         if not is_integer(n_samples, 1):
@@ -207,9 +200,9 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
 
     @property
     def unmixed_(self) -> DiagonalBasis:
-        """The basis in which the components are diagonal, as far as there is one: from one affine map to latents.
+        """The basis in which the components are diagonal, as far as there is one.
 
-        Where components are independent in some coordinates, and their variances tell these apart, the coordinates are
+        If the latents are independent within every component, and their variances separate them, the coordinates are
         single latents up to order and scale (Kivva et al. 2022, Theorem E.1).
         """
         floor = self.noise_floor_**2 * np.eye(self.means_.shape[1])
@@ -237,7 +230,7 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
     def _report(self, start: Start, run: Run, scale: float) -> None:
         if self.verbose:
             print(  # noqa: T201
-                f"{len(start.groups)} groups, {start.share:.0%} of rows on flats: {len(run.model)} components, "
+                f"{len(start.groups)} groups, {start.share:.0%} of rows on subspaces: {len(run.model)} components, "
                 f"floor {np.sqrt(run.model.floor2) * scale:.1e}, mean log-likelihood {run.score:.3f}"
             )
 
@@ -249,7 +242,7 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
         variances = np.where(signal, np.maximum(values, np.finfo(np.float64).tiny), 0.0)
         return Gaussians(self.weights_, self.means_, axes, variances, self.noise_floor_**2)
 
-    def _checked(self, X: ArrayLike) -> FloatArray:
+    def _checked(self, X: ArrayLike) -> Array:
         check_is_fitted(self)
         return validate_data(self, X, dtype=np.float64, order="C", reset=False)
 

@@ -8,21 +8,19 @@ variance ratios of that pair are all distinct. Here all components count at once
     min_W  1/2 Σ_j w_j Σ_i log (W C_j W')_ii - log |det W|,
 
 started at the closed form for the pair whose ratios are furthest apart. W is unique if no two latents have variances
-that are proportional over all components; latents that have are one block, of which only the span is found. On data
-the mixture is fitted first, and EM then maximises the likelihood of mixture and map together. Where a latent has one
-law in several components, as where they are the joint values of hidden variables, W is found from that too.
+that are proportional over all components; latents that do form a block, and only its span is found. On data, the
+mixture is fitted first, and EM then maximises the likelihood of mixture and map together. Equal distributions of a
+latent in several components, as from the joint values of hidden variables, also determine W (`algorithms/ties.py`).
 
-With noise, x = A z + b + e and Cov(e) known or, with fewer latents than columns, seen outside their subspace, it is
-taken off every C_j.
+With noise, x = A z + b + e, and Cov(e) is known or, with fewer latents than columns, estimated outside their subspace;
+it is subtracted from every C_j.
 """
 
-import warnings
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from identifiable.algorithms.coordinates import Coordinates
@@ -30,47 +28,51 @@ from identifiable.algorithms.diagonal_basis import diagonal_basis, in_basis
 from identifiable.algorithms.factorial import FactorialMixture, covariances_of, em_mixture, free_bic
 from identifiable.algorithms.singular import log_sum_exp
 from identifiable.algorithms.ties import tied
-from identifiable.arrays import Array, FloatArray, is_integer, is_real
+from identifiable.arrays import Array, FloatArray, is_real
 from identifiable.distributions.mixture import Mixture
-from identifiable.errors import RecoveryWarning, join_few
 from identifiable.estimators.affine import AffineModel
 from identifiable.theory import Certificate, Structure, certify, structure_of
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # numbers of components tried with free covariances
-CHOSEN_ON = 20_000  # rows on which the number of components is chosen
-ROWS_PER_COMPONENT = 4  # at least, and as many for each latent, where a number of components is tried
+CHOICE_ROWS = 20_000  # rows on which the number of components is selected
+ROWS_PER_COMPONENT = 4  # least rows per component and per parameter of its mean, for a number of components
 
 
+@dataclass(eq=False, repr=False)
 class FactorialUnmixing(AffineModel):
     """Find the affine map whose latents are independent Gaussians within every hidden component.
 
     Parameters
     ----------
-    n_latents : number of latents; None: the rank of X. With fewer, x has isotropic Gaussian noise outside their
-        principal subspace (of standardised columns), and as much inside, which is allowed for.
-    n_restarts : fits from different starts, each on a random half of the rows, the second on the other half than the
-        first and so on: their agreement on held-out rows is `stability_`. The likeliest map on all rows is kept.
-    random_state, device, verbose : as everywhere; all is done on the CPU.
-    n_components : number of components; None chooses it by the Bayesian information criterion.
-    max_components : most components that are tried when n_components is None.
-    noise : standard deviation of isotropic noise in x, in the units of X; None: what is seen outside the subspace.
-    max_iter, tol : EM ends after max_iter steps or when the mean log-likelihood gains less than tol.
+    n_latents : int or None, default=None. Number of latents; None: the rank of X. With fewer, x has isotropic Gaussian
+        noise outside their principal subspace (of standardised columns). The model includes the same noise inside.
+    n_restarts : int, default=4. Fits from different starts, each on a random half of the rows; the second uses the
+        other half than the first, and so on. `stability_` is their agreement on held-out rows. Each fit then continues
+        on all rows, and the likeliest map is kept.
+    random_state, device, verbose : see :class:`LatentModel`. The fit runs on the CPU.
+    n_components : int or None, default=None. Number of components; None selects it by the Bayesian information
+        criterion.
+    max_components : int, default=50. Most components that are tried if n_components is None.
+    noise : float or None, default=None. Standard deviation of isotropic noise in x, in the units of X; None estimates
+        it outside the subspace of the latents.
+    max_iter, tol : int, default=200, and float, default=1e-5. EM ends after max_iter steps or when the mean
+        log-likelihood gains less than tol.
 
     Attributes
     ----------
     components_, mean_ : (n, d) and (d,): z = W (x - mean), each of unit variance, its largest weight (of standardised
         columns) positive; the latent whose variance changes most between components comes first.
     mixing_ : (d, n) the inverse: x = mixing z + mean.
-    mixture_ : `Mixture`, the law of the latents, diagonal, without noise.
-    ties_ : (n, J): components with the same number in row t have one law of latent t. There are ties only where they
-        lower the Bayesian information criterion and leave some latent J / 2 laws at most, and there is no noise.
-    covariances_ : (J, n, n) those of the latents in each component when nothing makes them diagonal: what the
-        certificate looks at.
+    mixture_ : `Mixture`, the distribution of the latents, diagonal, without noise.
+    ties_ : (n, J): components with the same number in row t have one distribution of latent t. There are ties only if
+        they lower the Bayesian information criterion and leave some latent J / 2 distributions at most, and there is no
+        noise.
+    covariances_ : (J, n, n) unrestricted covariances of the latents in each component, which the certificate tests.
     noise_ : (n, n) covariance of the noise in the latents.
-    effective_rows_ : (J,) what the rows are worth to each component; fewer where components overlap.
+    effective_rows_ : (J,) effective number of rows of each component; fewer if components overlap.
     n_iter_ : steps of EM on all rows.
-    resolved_, blocks_ : how clearly two latents are told apart, and groups that are not; see `DiagonalBasis`.
-    structure_ : `Structure`: how many hidden variables the components are the joint values of, if that can be told.
+    resolved_, blocks_ : how clearly two latents are separated, and groups that are not; see `DiagonalBasis`.
+    structure_ : `Structure`: the hidden variables whose joint values are the components, if these can be determined.
     stability_, fit_status_, certificate_ : agreement between restarts; what is identified, and why.
 
     Examples
@@ -90,35 +92,13 @@ class FactorialUnmixing(AffineModel):
     NeurIPS 2022, Theorem E.1. Gales, Semi-tied covariance matrices for hidden Markov models, IEEE TSAP 1999.
     """
 
-    mixture_: Mixture
-    ties_: NDArray[np.int64]
-    covariances_: Array
-    noise_: Array
-    resolved_: Array
-    blocks_: tuple[tuple[int, ...], ...]
-    effective_rows_: Array
-    n_iter_: int
-
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 4,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        n_components: int | None = None,
-        max_components: int = 50,
-        noise: float | None = None,
-        max_iter: int = 200,
-        tol: float = 1e-5,
-    ) -> None:
-        super().__init__(n_latents, n_restarts=n_restarts, random_state=random_state, device=device, verbose=verbose)
-        self.n_components = n_components
-        self.max_components = max_components
-        self.noise = noise
-        self.max_iter = max_iter
-        self.tol = tol
+    _: KW_ONLY
+    n_restarts: int = 4
+    n_components: int | None = None
+    max_components: int = 50
+    noise: float | None = None
+    max_iter: int = 200
+    tol: float = 1e-05
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d). y is ignored."""
@@ -126,7 +106,7 @@ class FactorialUnmixing(AffineModel):
         X = self._check_training_data(X)
         seed = self._seed()
         train, held = self._hold_out(len(X), seed)
-        coordinates = self._coordinates(X[train])
+        coordinates = self._fit_coordinates(X[train])
         white, noise = coordinates.project(X)[0] / coordinates.sd, self._noise(coordinates)
         first = self._first(white[train], noise, seed)
         found = []
@@ -163,18 +143,18 @@ class FactorialUnmixing(AffineModel):
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> Array:
         """Draw rows (n_samples, d)."""
         check_is_fitted(self)
-        generator = check_random_state(random_state)
+        generator = self._generator(n_samples, random_state)
         return self._with_noise(self._noisy_mixture().sample(n_samples, generator)[0], generator)
 
     @property
     def structure_(self) -> Structure:
-        """The hidden variables behind the components, if they can be told (Kivva et al. 2022, Theorem 3.3c)."""
+        """The hidden variables behind the components, if identified (Kivva et al. 2022, Theorem 3.3c)."""
         check_is_fitted(self)
         return structure_of(self.mixture_, rows=self.effective_rows_, estimated=True)
 
     @property
     def certificate_(self) -> Certificate:
-        """What is identified, the mixing being affine, and why."""
+        """What is identified, given that the mixing is affine, and why."""
         check_is_fitted(self)
         free = Mixture(self.mixture_.weights, self.mixture_.means, self.covariances_)
         return self._certified(certify(free, estimated=True, affine=True, rows=round(self.effective_rows_.sum())))
@@ -182,13 +162,13 @@ class FactorialUnmixing(AffineModel):
     # -- the fit --------------------------------------------------------------------
 
     def _first(self, white: Array, noise: Array, seed: int) -> FactorialMixture:
-        """Fit a mixture to white rows (N, n), with as many components as asked for or as the criterion says.
+        """Fit a mixture to white rows (N, n), with the given number of components or the one that minimises BIC.
 
-        It is asked twice: of free covariances, then of covariances that are diagonal in one basis, which cost less.
+        BIC is minimised twice: over free covariances, then over covariances that are diagonal in one basis.
         """
         if self.n_components is not None:
             return self._unmixed(em_mixture(white, self.n_components, seed), noise)
-        some = white[np.random.default_rng(seed).permutation(len(white))[:CHOSEN_ON]]
+        some = white[np.random.default_rng(seed).permutation(len(white))[:CHOICE_ROWS]]
         most = max(1, min(self.max_components, len(white) // (ROWS_PER_COMPONENT * (white.shape[1] + 1))))
         best, lowest, since = em_mixture(some, 1, seed), np.inf, 0
         for J in SIZES[: int(np.searchsorted(SIZES, most, side="right"))]:
@@ -213,7 +193,7 @@ class FactorialUnmixing(AffineModel):
         return axes.T @ axes
 
     def _set_fit(self, found: FactorialMixture, white: Array, noise: Array, coordinates: Coordinates) -> None:
-        """Take the map from ties or, without, from the components as they are, less noise; in the units of X."""
+        """Set the map, from ties or else from the components without noise, and the mixture, in the units of X."""
         ties = None if noise.any() else tied(found, white, max_iter=self.max_iter, tol=self.tol)
         if ties is not None and ties.any:
             found = ties.model
@@ -240,18 +220,10 @@ class FactorialUnmixing(AffineModel):
         self.noise_, self.effective_rows_ = W @ noise @ W.T, found.effective_rows(white)[order]
         self.resolved_, self.blocks_ = judged.resolved, judged.blocks
         self._set_map(W / coordinates.sd, coordinates)
-        if self.blocks_:
-            one = len(self.blocks_[0]) == len(W)
-            which = "all of them" if one else join_few([str(block) for block in self.blocks_])
-            warnings.warn(
-                f"FactorialUnmixing: latents are not told apart from each other: {which}. As far as these rows tell, "
-                "their variances are proportional over the components, and only their span is found. See blocks_.",
-                RecoveryWarning,
-                stacklevel=3,
-            )
+        self._warn_of_blocks("their variances are proportional over the components")
 
     def _noisy_mixture(self) -> Mixture:
-        """Return the distribution of the latents of a row, noise included."""
+        """Return the distribution of the latents, including noise."""
         return Mixture(self.mixture_.weights, self.mixture_.means, self.mixture_.covariances + self.noise_)
 
     def _log_joint(self, X: FloatArray) -> Array:
@@ -260,11 +232,8 @@ class FactorialUnmixing(AffineModel):
 
     def _check_parameters(self) -> None:
         self._check_common_parameters()
-        self._require(
-            "n_components", self.n_components is None or is_integer(self.n_components, 1), "None or an integer >= 1"
-        )
-        self._require("max_components", is_integer(self.max_components, 1), "an integer >= 1")
-        known = self.noise is None or self.noise == 0 or is_real(self.noise, 0)
-        self._require("noise", known, "None or a real number >= 0")
-        self._require("max_iter", is_integer(self.max_iter, 1), "an integer >= 1")
-        self._require("tol", is_real(self.tol, 0), "a real number > 0")
+        self._require_integers(n_components=1, optional=True)
+        self._require_integers(max_components=1, max_iter=1)
+        valid = self.noise is None or self.noise == 0 or is_real(self.noise, 0)
+        self._require("noise", valid, "None or a real number >= 0")
+        self._require_positive("tol")

@@ -13,6 +13,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -108,20 +109,22 @@ class PriorGivenU(nn.Module):
         self.log_unit.add_(unit.log()[:, None])
 
 
+@dataclass(eq=False, repr=False)
 class GivenU(LatentModel):
     """Methods with an observed u: how u is read, the prior given u, and the certificate."""
 
     needs_u = True
 
-    u_types: str | Sequence[str]
-    n_groups: int | None
-    family: str
-    prior: str
+    _: KW_ONLY
+    family: str = "auto"
+    prior: str = "auto"
+    u_types: str | Sequence[str] = "auto"
+    n_groups: int | None = None
 
-    auxiliary_: Auxiliary
-    family_: str
-    table_: bool
-    conditional_prior_: ConditionalPrior | None
+    auxiliary_: Auxiliary = field(init=False)
+    family_: str = field(init=False)
+    table_: bool = field(init=False)
+    conditional_prior_: ConditionalPrior | None = field(init=False)
 
     def _check_given(self) -> None:
         self._check_common_parameters()

@@ -13,6 +13,7 @@ axes: MCC .65 instead of .99 on the paper's data.
 
 import warnings
 from collections.abc import Generator
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,7 @@ class FlowMixture(LatentModule):
         return torch.logsumexp(self(x)[1], -1)
 
 
+@dataclass(eq=False, repr=False)
 class GMMFlow(TrainedModel):
     """Recover latents that are independent within hidden clusters, by an invertible map with exact likelihood.
 
@@ -126,40 +128,22 @@ class GMMFlow(TrainedModel):
     NeurIPS 2022. The leaky and softplus flows, the order of training and the initialisation are ours.
     """
 
-    module_: FlowMixture
-    coordinates_: Coordinates
-    n_components_: int
-    free_mixture_: Mixture
-    n_rows_: int
+    n_latents: int | None = None  # type: ignore[assignment]
+    _: KW_ONLY
+    n_restarts: int = 3
+    n_components: int | None = None
+    flow: str = "leaky"
+    depth: int | None = None
+    full_covariance_steps: int = 4000
+    max_steps: int = 4000
+    batch_size: int = 1024
+    learning_rate: float | None = None
 
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 3,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        n_components: int | None = None,
-        flow: str = "leaky",
-        depth: int | None = None,
-        full_covariance_steps: int = 4000,
-        max_steps: int = 4000,
-        batch_size: int = 1024,
-        learning_rate: float | None = None,
-    ) -> None:
-        self.n_latents = n_latents  # type: ignore[assignment]
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.n_components = n_components
-        self.flow = flow
-        self.depth = depth
-        self.full_covariance_steps = full_covariance_steps
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
+    module_: FlowMixture = field(init=False)
+    coordinates_: Coordinates = field(init=False)
+    n_components_: int = field(init=False)
+    free_mixture_: Mixture = field(init=False)
+    n_rows_: int = field(init=False)
 
     @property
     def _n_features_out(self) -> int:

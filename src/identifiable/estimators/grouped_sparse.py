@@ -13,7 +13,7 @@ term of an inactive latent is E[z_i² | j] / Var z_i instead.
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,7 @@ def gaussianity(z: Tensor, labels: Tensor, components: int, masks: Tensor | None
     return (share * departure.mean(-1)).sum(1) / share.sum(1).clamp(min=1)
 
 
+@dataclass(eq=False, repr=False)
 class GroupedSparse(SparseAutoencoder):
     """A sparse autoencoder whose code is Gaussian in every known component.
 
@@ -101,42 +102,15 @@ class GroupedSparse(SparseAutoencoder):
     causal representation learning, ICML 2024.
     """
 
-    def __init__(
-        self,
-        n_latents: int = 2,
-        *,
-        n_restarts: int = 2,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        hidden: Sequence[int] = (10, 50, 50, 50, 50, 10),
-        slope: float = 0.02,
-        gaussianity: float = 0.1,
-        masks: ArrayLike | None = None,
-        sparsity: float = 0.01,
-        learn_scale: bool = True,
-        epsilon: float = 1e-5,
-        max_steps: int = 10_001,
-        batch_size: int = 10_000,
-        learning_rate: float = 5e-5,
-        dual_rate: float = 2.5e-5,
-    ) -> None:
-        self.n_latents = n_latents
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.hidden = hidden
-        self.slope = slope
-        self.gaussianity = gaussianity
-        self.masks = masks
-        self.sparsity = sparsity
-        self.learn_scale = learn_scale
-        self.epsilon = epsilon
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.dual_rate = dual_rate
+    _: KW_ONLY
+    n_restarts: int = 2
+    hidden: Sequence[int] = (10, 50, 50, 50, 50, 10)
+    gaussianity: float = 0.1
+    masks: ArrayLike | None = None
+    max_steps: int = 10001
+    batch_size: int = 10000
+    learning_rate: float = 5e-05
+    dual_rate: float = 2.5e-05
 
     def __sklearn_tags__(self) -> Any:
         """Declare that labels are needed."""

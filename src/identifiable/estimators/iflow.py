@@ -14,8 +14,8 @@ The first flow is trained on rows with a little noise that decreases during trai
 lie exactly on a manifold is unbounded. A linear projection to n components instead would fold a curved manifold.
 """
 
-from collections.abc import Generator, Sequence
-from dataclasses import replace
+from collections.abc import Generator
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,7 @@ class ManifoldFlow(LatentModule):
         return self.straight.inverse(torch.cat([y, residual.expand(*y.shape[:2], -1)], -1))
 
 
+@dataclass(eq=False, repr=False)
 class IFlow(GivenU, TrainedModel):
     """Recover latents that are independent given an observed u, by an invertible map with exact likelihood.
 
@@ -141,44 +142,25 @@ class IFlow(GivenU, TrainedModel):
     flow and its training are ours.
     """
 
-    module_: ManifoldFlow
-    coordinates_: Coordinates
-    n_used_: int
+    n_latents: int | None = None  # type: ignore[assignment]
+    _: KW_ONLY
+    n_restarts: int = 3
+    depth: int = 12
+    max_steps: int = 3000
+    batch_size: int = 1024
+    learning_rate: float = 0.02
 
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 3,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        family: str = "auto",
-        prior: str = "auto",
-        u_types: str | Sequence[str] = "auto",
-        n_groups: int | None = None,
-        depth: int = 12,
-        max_steps: int = 3000,
-        batch_size: int = 1024,
-        learning_rate: float = 2e-2,
-    ) -> None:
-        self.n_latents = n_latents  # type: ignore[assignment]
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.family = family
-        self.prior = prior
-        self.u_types = u_types
-        self.n_groups = n_groups
-        self.depth = depth
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
+    module_: ManifoldFlow = field(init=False)
+    coordinates_: Coordinates = field(init=False)
+    n_used_: int = field(init=False)
 
     @property
     def _n_features_out(self) -> int:
         return self.n_used_
+
+    def latents_of_restarts(self, X: ArrayLike, u: Any = None) -> FloatArray:
+        """Return the latents (R, N, n) of every restart, the same for every u. Restarts are not saved to files."""
+        return super().latents_of_restarts(X)
 
     def score_samples(self, X: ArrayLike, u: Any = None) -> FloatArray:
         """Return log p(x | u) of each row (N,), in nats and in the units of the data.

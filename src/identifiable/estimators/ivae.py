@@ -23,8 +23,9 @@ all u replaces p(z | u).
 import math
 import warnings
 from collections.abc import Generator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,7 +44,6 @@ from identifiable.estimators.iflow import IFlow
 from identifiable.estimators.ivae_nets import Nets
 from identifiable.estimators.trained import Split
 from identifiable.estimators.variational import VariationalAutoencoder
-from identifiable.nets import Architecture
 from identifiable.theory import Certificate
 from identifiable.training import Batch, History, Plan, Stage
 
@@ -52,6 +52,7 @@ FIRST_BETA = 0.1  # weight of the divergence where a net starts at random
 SURE, UNSURE = -2.0, 0.0  # initial log sd of the encoder's factor: for continuous columns or images; for a few bits
 
 
+@dataclass(eq=False, repr=False)
 class IVAE(GivenU, VariationalAutoencoder):
     """Identifiable variational autoencoder: a VAE whose prior is conditioned on an observed u.
 
@@ -112,62 +113,19 @@ class IVAE(GivenU, VariationalAutoencoder):
     Khemakhem, Kingma & Hyvärinen, Variational autoencoders and nonlinear ICA: a unifying framework, AISTATS 2020.
     """
 
-    module_: Nets
+    _: KW_ONLY
+    n_restarts: int = 2
+    noise: float | None = None
+    posterior: str = "full"
+    posterior_given_u: bool = True
+    init: str = "auto"
+    weights: Sequence[float] | None = None
+    activation: str = "silu"
+    batch_size: int = 512
+    learning_rate: float = 0.003
+    resolve: bool = False
 
-    def __init__(
-        self,
-        n_latents: int = 2,
-        *,
-        n_restarts: int = 2,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        family: str = "auto",
-        prior: str = "auto",
-        u_types: str | Sequence[str] = "auto",
-        n_groups: int | None = None,
-        likelihood: str = "gaussian",
-        binarise: Literal["threshold", "draw"] | None = None,
-        noise: float | None = None,
-        posterior: str = "full",
-        posterior_given_u: bool = True,
-        init: str = "auto",
-        weights: Sequence[float] | None = None,
-        hidden: Sequence[int] = (128, 128, 128),
-        activation: str = "silu",
-        net: str | Architecture | None = None,
-        max_steps: int = 3000,
-        batch_size: int = 512,
-        learning_rate: float = 3e-3,
-        patience: int | None = 20,
-        resolve: bool = False,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.n_latents = n_latents
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.family = family
-        self.prior = prior
-        self.u_types = u_types
-        self.n_groups = n_groups
-        self.likelihood = likelihood
-        self.binarise = binarise
-        self.noise = noise
-        self.posterior = posterior
-        self.posterior_given_u = posterior_given_u
-        self.init = init
-        self.weights = weights
-        self.hidden = hidden
-        self.activation = activation
-        self.net = net
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.resolve = resolve
-        self.checkpoint = checkpoint
+    module_: Nets = field(init=False)
 
     def transform(self, X: ArrayLike, u: Any = None) -> FloatArray:
         """Return the posterior means (N, n_latents): of q(z | x, u) where u is given, else of q(z | x).

@@ -11,9 +11,9 @@ the bound, so the first facets learn what explains most of x.
 """
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,13 +24,13 @@ from identifiable.arrays import FloatArray, is_integer
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
 from identifiable.estimators.mixture_vae import Facet, MixtureAutoencoder, MixtureVAE
-from identifiable.nets import Architecture
 from identifiable.training import Batch, Step
 
 OPEN_BY = 0.6  # share of the training after which the last facet starts to open
 OPENING = 0.1  # share of the training in which a facet opens
 
 
+@dataclass(eq=False, repr=False)
 class MFCVAE(MixtureVAE):
     """Multi-facet clustering variational autoencoder: several clusterings of the rows at once.
 
@@ -77,56 +77,11 @@ class MFCVAE(MixtureVAE):
     NeurIPS 2022. All facets share one encoder and one decoder here; Falck et al. also try a ladder of them.
     """
 
-    def __init__(
-        self,
-        n_latents: int = 10,
-        n_components: int | Sequence[int] = 25,
-        facets: int | Sequence[int] = 2,
-        *,
-        n_restarts: int = 4,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        progressive: bool = False,
-        bound: str = "single-sample",
-        first_beta: float | None = None,
-        init: str = "auto",
-        pretrain_steps: int | None = None,
-        posterior: str = "auto",
-        likelihood: str = "gaussian",
-        binarise: Literal["threshold", "draw"] | None = None,
-        hidden: Sequence[int] = (128, 128, 128),
-        activation: str = "leaky_relu",
-        net: str | Architecture | None = None,
-        max_steps: int = 3000,
-        batch_size: int = 256,
-        learning_rate: float | None = None,
-        patience: int | None = 20,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.n_latents = n_latents
-        self.n_components = n_components
-        self.facets = facets
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.progressive = progressive
-        self.bound = bound
-        self.first_beta = first_beta
-        self.init = init
-        self.pretrain_steps = pretrain_steps
-        self.posterior = posterior
-        self.likelihood = likelihood
-        self.binarise = binarise
-        self.hidden = hidden
-        self.activation = activation
-        self.net = net
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.checkpoint = checkpoint
+    n_latents: int = 10
+    n_components: int | Sequence[int] = 25
+    facets: int | Sequence[int] = 2
+    _: KW_ONLY
+    progressive: bool = False
 
     @property
     def mixtures_(self) -> tuple[Mixture, ...]:

@@ -23,6 +23,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Generator
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -108,19 +109,22 @@ class MixtureAutoencoder(Autoencoder):
                     parameter.copy_((torch.rand(parameter.shape, generator=rng) * 2 - 1) * wide * share)
 
 
+@dataclass(eq=False, repr=False)
 class MixtureVAE(VariationalAutoencoder):
     """The bound, the initialisation, clusters and samples, facet by facet."""
 
-    bound: str
-    first_beta: float | None
-    init: str
-    pretrain_steps: int | None
-    posterior: str
+    _: KW_ONLY
+    bound: str = "single-sample"
+    first_beta: float | None = None
+    init: str = "auto"
+    pretrain_steps: int | None = None
+    posterior: str = "auto"
+    learning_rate: float | None = None
 
-    module_: MixtureAutoencoder
-    n_components_: tuple[int, ...]
-    n_rows_: int
-    free_mixtures_: tuple[Mixture, ...]
+    module_: MixtureAutoencoder = field(init=False)
+    n_components_: tuple[int, ...] = field(init=False)
+    n_rows_: int = field(init=False)
+    free_mixtures_: tuple[Mixture, ...] = field(init=False)
 
     @abstractmethod
     def _facets(self) -> tuple[Facet, ...]:

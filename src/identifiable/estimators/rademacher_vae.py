@@ -24,9 +24,8 @@ with means and variances learnt, and w the shares of the cells in the training r
 """
 
 import math
-from collections.abc import Generator, Sequence
-from pathlib import Path
-from typing import Literal
+from collections.abc import Generator
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -107,6 +106,7 @@ class HashedAutoencoder(Autoencoder):
         return log_share, hit @ self.means, hit @ self.log_sds.clamp(*LOG_SD)
 
 
+@dataclass(eq=False, repr=False)
 class RademacherVAE(VariationalAutoencoder):
     """A mixture prior whose component is chosen by the sign pattern of a fixed random ±1 projection of x.
 
@@ -154,44 +154,9 @@ class RademacherVAE(VariationalAutoencoder):
     Achlioptas, Database-friendly random projections, J. Comput. Syst. Sci. 2003.
     """
 
-    module_: HashedAutoencoder
+    n_bits: int = 7
 
-    def __init__(
-        self,
-        n_latents: int = 2,
-        n_bits: int = 7,
-        *,
-        n_restarts: int = 4,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        likelihood: str = "gaussian",
-        binarise: Literal["threshold", "draw"] | None = None,
-        hidden: Sequence[int] = (128, 128, 128),
-        activation: str = "leaky_relu",
-        net: str | Architecture | None = None,
-        max_steps: int = 3000,
-        batch_size: int = 256,
-        learning_rate: float = 2e-3,
-        patience: int | None = 20,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.n_latents = n_latents
-        self.n_bits = n_bits
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.likelihood = likelihood
-        self.binarise = binarise
-        self.hidden = hidden
-        self.activation = activation
-        self.net = net
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.checkpoint = checkpoint
+    module_: HashedAutoencoder = field(init=False)
 
     def cells(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the numbers u(x) of the cells, (N,), by the projection of the restart that was kept."""

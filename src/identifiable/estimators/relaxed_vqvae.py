@@ -24,10 +24,9 @@ but all components would have the same variances, so no latents could be disting
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -209,6 +208,7 @@ def _by_position(latents: NDArray[Any], positions: int) -> NDArray[Any]:
 # -- the estimator ------------------------------------------------------------------------
 
 
+@dataclass(eq=False, repr=False)
 class RelaxedVQVAE(VariationalAutoencoder):
     """Relaxed VQ-VAE: every position of a grid has a code from a shared codebook, and a posterior over codes.
 
@@ -269,50 +269,14 @@ class RelaxedVQVAE(VariationalAutoencoder):
     Willetts & Paige, I don't need u: identifiable non-linear ICA without side information, 2021, appendix B.
     """
 
-    module_: Any
+    n_codes: int = 128
+    _: KW_ONLY
+    quantised: bool = True
+    temperature: float = 0.5
+    positions: int = 1
+    hidden: Sequence[int] = (128, 128)
 
-    def __init__(
-        self,
-        n_latents: int = 2,
-        n_codes: int = 128,
-        *,
-        quantised: bool = True,
-        temperature: float = 0.5,
-        positions: int = 1,
-        n_restarts: int = 4,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        likelihood: str = "gaussian",
-        binarise: Literal["threshold", "draw"] | None = None,
-        hidden: Sequence[int] = (128, 128),
-        activation: str = "leaky_relu",
-        net: str | Architecture | None = None,
-        max_steps: int = 3000,
-        batch_size: int = 256,
-        learning_rate: float = 2e-3,
-        patience: int | None = 20,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.n_latents = n_latents
-        self.n_codes = n_codes
-        self.quantised = quantised
-        self.temperature = temperature
-        self.positions = positions
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.likelihood = likelihood
-        self.binarise = binarise
-        self.hidden = hidden
-        self.activation = activation
-        self.net = net
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.checkpoint = checkpoint
+    module_: Any = field(init=False)
 
     @property
     def grid_(self) -> tuple[int, ...]:

@@ -7,12 +7,11 @@ the rows of value u, and w_u their share, the likelihood is highest at
 
 the joint diagonalisation of all C_u. W is then the inverse of A up to order, sign and scale, if no two latents have
 variances that are proportional over all u. The means m_u are free and drop out: any W explains them equally well, so
-means that change with u say nothing about a linear map, however much they do; only variances count.
+means that change with u have no information on a linear map; only variances count.
 """
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -20,32 +19,33 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import betaln, logsumexp
 from scipy.stats import norm
-from sklearn.utils import check_random_state
 
-from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, told_apart
-from identifiable.arrays import Array, FloatArray, is_integer
+from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, least_separation, separation
+from identifiable.arrays import Array, FloatArray
 from identifiable.data.auxiliary import Auxiliary
-from identifiable.errors import DataError, RecoveryWarning, join_few
+from identifiable.errors import DataError
 from identifiable.estimators.affine import AffineModel
 
-PSEUDO_ROWS = 2.0  # of the pooled covariance, added to those of every value of u
+PSEUDO_ROWS = 2.0  # of the pooled covariance, added to the rows of every value of u
 
 
+@dataclass(eq=False, repr=False)
 class SegmentUnmixing(AffineModel):
     """Find the affine map whose latents are independent Gaussians for every value of an observed u.
 
     Parameters
     ----------
-    n_latents : number of latents; None: the rank of X. With fewer, x has isotropic Gaussian noise outside their
-        principal subspace (of standardised columns).
-    n_restarts : descents from different starts, each on a random half of the rows, the second on the other half than
-        the first and so on: their agreement on held-out rows, `stability_`, tells the error of estimation too. The map
-        kept is the likeliest that a descent on all rows reaches from where these ended; `stability_.chosen` plays no
-        part.
-    random_state, device, verbose : as everywhere; all is done on the CPU, in seconds for a hundred latents.
-    u_types, n_groups : how u makes groups of rows; see `Auxiliary.of`.
-    means : whether the means of the latents change with u. "auto": where that makes the rows likelier by more than
-        the number of means. Where they do not, variances are about the common mean: more exact with few rows per value.
+    n_latents : int or None, default=None. Number of latents; None: the rank of X. With fewer, x has isotropic Gaussian
+        noise outside their principal subspace (of standardised columns).
+    n_restarts : int, default=4. Descents from different starts, each on a random half of the rows; the second uses the
+        other half than the first, and so on. Their agreement on held-out rows, `stability_`, thus includes the error
+        of estimation. Each descent then continues on all rows, and the likeliest map is kept; `stability_.chosen` plays
+        no part.
+    random_state, device, verbose : see :class:`LatentModel`. The fit runs on the CPU, in seconds for a hundred latents.
+    u_types, n_groups : how u defines groups of rows; see `Auxiliary.of`.
+    means : bool or "auto", default="auto". Whether the means of the latents change with u. "auto": if this raises the
+        log-likelihood by more than the number of means. If not, variances are about the common mean, which is more
+        exact with few rows per value.
 
     Attributes
     ----------
@@ -53,11 +53,11 @@ class SegmentUnmixing(AffineModel):
         columns) positive; the latent whose variance changes most with u comes first.
     mixing_ : (d, n) the inverse: x = mixing z + mean.
     means_, scales_ : (G, n) moments of the latents in each group; the scales of a latent are shrunk towards each other
-        by as much as their spread asks for.
+        by empirical Bayes.
     auxiliary_ : `Auxiliary`, the groups of u.
-    resolved_ : (n, n) how clearly two latents are told apart: how far their variances are from proportional over u, in
-        standard errors. `blocks_` has those below √(2n) + 1, about what a pair reaches by chance.
-    blocks_ : groups of latents that are not told apart from each other; only their span is found. () when all are.
+    resolved_ : (n, n) how clearly two latents are separated: how far their variances are from proportional over u, in
+        standard errors. Pairs below √(2n) + 1, about the largest value by chance, form `blocks_`.
+    blocks_ : groups of latents that are not separated from each other; only their span is found. () if all are.
     stability_, fit_status_ : agreement between restarts.
 
     Examples
@@ -77,42 +77,25 @@ class SegmentUnmixing(AffineModel):
     Ablin, Cardoso & Gramfort, Beyond Pham's algorithm for joint diagonalization, ESANN 2019.
     """
 
+    _: KW_ONLY
+    n_restarts: int = 4
+    u_types: str | Sequence[str] = "auto"
+    n_groups: int | None = None
+    means: bool | str = "auto"
+
     needs_u = True
-
-    means_: Array
-    scales_: Array
-    auxiliary_: Auxiliary
-    resolved_: Array
-    blocks_: tuple[tuple[int, ...], ...]
-
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 4,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        u_types: str | Sequence[str] = "auto",
-        n_groups: int | None = None,
-        means: bool | str = "auto",
-    ) -> None:
-        super().__init__(n_latents, n_restarts=n_restarts, random_state=random_state, device=device, verbose=verbose)
-        self.u_types = u_types
-        self.n_groups = n_groups
-        self.means = means
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d) with the auxiliary variable y = u, (N,) or (N, m)."""
         self._check_common_parameters()
-        self._require("n_groups", self.n_groups is None or is_integer(self.n_groups, 2), "an integer >= 2 or None")
+        self._require_integers(n_groups=2, optional=True)
         self._require("means", isinstance(self.means, bool) or self.means == "auto", "True, False or 'auto'")
         X = self._check_training_data(X)
         self.auxiliary_ = Auxiliary.of(y, len(X), self.u_types, self.n_groups)
         codes, groups, seed = self.auxiliary_.codes(y), self.auxiliary_.n_groups, self._seed()
         rng = np.random.default_rng(seed)
         train, held = self._hold_out(len(X), seed)
-        coordinates = self._coordinates(X[train])
+        coordinates = self._fit_coordinates(X[train])
         n, white = coordinates.n, coordinates.project(X)[0] / coordinates.sd
         own = self.means if isinstance(self.means, bool) else _means_differ(white[train], codes[train])
         scatter = _Scatter.of(white[train], codes[train], groups, own_means=own)
@@ -134,7 +117,7 @@ class SegmentUnmixing(AffineModel):
         best = min((diagonalise(*every.shrunk(every.pooled), W) for W in found), key=lambda one: one.loss)
         loadings = best.W / coordinates.sd @ coordinates.basis[:, :n].T  # of the standardised columns
         sign = np.sign(loadings[np.arange(n), np.abs(loadings).argmax(1)])
-        W = self._set_law(best.W * (sign / (white @ best.W.T).std(0))[:, None], every)
+        W = self._set_moments(best.W * (sign / (white @ best.W.T).std(0))[:, None], every)
         self._set_map(W / coordinates.sd, coordinates)
         self._set_resolution(W, white @ W.T - self.means_[codes], codes, every)
         return self
@@ -160,7 +143,7 @@ class SegmentUnmixing(AffineModel):
         self, n_samples: int = 1, u: Any = None, random_state: int | np.random.RandomState | None = None
     ) -> FloatArray:
         """Draw rows (n_samples, d), with u one value for all of them, or one per row; without, groups by weight."""
-        generator, n = check_random_state(random_state), self._n_features_out
+        generator, n = self._generator(n_samples, random_state), self._n_features_out
         if u is None:
             codes = generator.choice(self.auxiliary_.n_groups, size=n_samples, p=self.auxiliary_.weights)
         else:
@@ -176,8 +159,8 @@ class SegmentUnmixing(AffineModel):
         parts = np.array_split(z, 1 + len(z) * len(constant) // 10**7)
         return np.concatenate([logsumexp(p @ linear.T - 0.5 * p**2 @ precision.T + constant, axis=1) for p in parts])
 
-    def _set_law(self, W: Array, every: "_Scatter") -> Array:
-        """Set the moments of the latents in each group, and return W (n, n) in the order of how their scales change."""
+    def _set_moments(self, W: Array, every: "_Scatter") -> Array:
+        """Set the moments of the latents in each group; return W (n, n), the latent whose scale changes most first."""
         common, freedom = ((W @ every.pooled) * W).sum(1), every.freedom[:, None]
         ratios = every.variances(W) / common
         kappa = _prior_rows(ratios, every.freedom)
@@ -187,20 +170,12 @@ class SegmentUnmixing(AffineModel):
         return W[order]
 
     def _set_resolution(self, W: Array, z: Array, codes: NDArray[np.int64], every: "_Scatter") -> None:
-        """Say which latents are told apart; z (N, n) are the latents about the means of their groups."""
+        """Test which latents are separated; z (N, n) are the latents about the means of their groups."""
         variances = every.variances(W)
         kurtosis = (z**4).sum(0) / (np.bincount(codes) @ variances**2)
-        self.resolved_ = told_apart(variances / ((W @ every.pooled) * W).sum(1), every.freedom, kurtosis)
-        self.blocks_ = blocks_of(self.resolved_ < np.sqrt(2 * len(W)) + 1)
-        if self.blocks_:
-            all_of_them = len(self.blocks_[0]) == len(W)
-            which = "all of them" if all_of_them else join_few([str(block) for block in self.blocks_])
-            warnings.warn(
-                f"SegmentUnmixing: latents are not told apart from each other: {which}. As far as these rows tell, u "
-                "changes their variances in proportion or not at all, and only their span is found. See blocks_.",
-                RecoveryWarning,
-                stacklevel=3,
-            )
+        self.resolved_ = separation(variances / ((W @ every.pooled) * W).sum(1), every.freedom, kurtosis)
+        self.blocks_ = blocks_of(self.resolved_ < least_separation(len(W)))
+        self._warn_of_blocks("u changes their variances in proportion or not at all")
 
 
 @dataclass(frozen=True)
@@ -239,7 +214,7 @@ class _Scatter:
 
 
 def _means_differ(white: Array, codes: NDArray[np.int64]) -> bool:
-    """Ask by Wilks' Λ, in Bartlett's scale, whether means of their own make rows (N, n) likelier by Akaike's count."""
+    """Return whether separate means improve Akaike's criterion of rows (N, n): Wilks' Λ in Bartlett's scale."""
     (rows, n), groups = white.shape, len(np.unique(codes))
     within = _Scatter.of(white, codes, int(codes.max()) + 1, own_means=True).products.sum(0) / rows
     if rows - groups <= n:

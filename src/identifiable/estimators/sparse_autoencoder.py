@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any
 
@@ -74,17 +75,19 @@ def excess_l1(z: Tensor, sparsity: float) -> Tensor:
     return z.abs().mean((1, 2))[:, None] - sparsity
 
 
+@dataclass(eq=False, repr=False)
 class SparseAutoencoder(TrainedModel):
     """An autoencoder of centred columns, divided by one common scale; `TwoStage` and `GroupedSparse` share it."""
 
     keep = "agreement"
 
-    hidden: Sequence[int]
-    slope: float
-    learn_scale: bool
-    epsilon: float
+    _: KW_ONLY
+    slope: float = 0.02
+    learn_scale: bool = True
+    epsilon: float = 1e-5
+    sparsity: float = 0.01
 
-    module_: Bottleneck
+    module_: Bottleneck = field(init=False)
 
     def score_samples(self, X: ArrayLike) -> FloatArray:
         """Return log N(x; f(g(x)), σ² I) of each row (N,), in nats: how well it is reconstructed.

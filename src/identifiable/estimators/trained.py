@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -88,6 +88,7 @@ def rows_of(u: Any, rows: Rows) -> Any:
     return u.iloc[rows] if hasattr(u, "iloc") else np.asarray(u)[rows]
 
 
+@dataclass(eq=False, repr=False)
 class TrainedModel(LatentModel):
     """Train `n_restarts` members in one batch, compare them on held-out rows, and keep one.
 
@@ -102,12 +103,11 @@ class TrainedModel(LatentModel):
     keep: ClassVar[Literal["score", "agreement"]] = "score"  # which restart is kept
     takes_simulator: ClassVar[bool] = False  # whether `fit` takes a `Simulator`, from which every step draws fresh rows
 
-    module_: Any
-    history_: History
-    restart_scores_: Array
-    kept_: int
-    checkpoint: str | Path | None = None
-    _restarts: Any = None
+    module_: Any = field(init=False)
+    history_: History = field(init=False)
+    restart_scores_: Array = field(init=False)
+    kept_: int = field(init=False)
+    _restarts: Any = field(default=None, init=False)
 
     # -- training ---------------------------------------------------------------------
 
@@ -123,8 +123,8 @@ class TrainedModel(LatentModel):
             self._restarts = run(self._stages(data), self.verbose)
         self._keep_restart(data)
         self._set_results(data)
-        if self.checkpoint is not None:
-            Path(self.checkpoint).unlink(missing_ok=True)
+        if checkpoint := getattr(self, "checkpoint", None):
+            Path(checkpoint).unlink(missing_ok=True)
         return self
 
     @property

@@ -17,7 +17,7 @@ implementation uses no ground truth: it takes every step, and compares restarts 
 """
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Any, cast
 
@@ -109,6 +109,7 @@ def half_norm(z: Tensor) -> Tensor:
     return z.square().sum(-1).mean(1) / 2
 
 
+@dataclass(eq=False, repr=False)
 class TwoStage(SparseAutoencoder):
     """An autoencoder, then a sparse affine autoencoder of its code: the pdGMM paper's method, without its oracle stop.
 
@@ -163,54 +164,25 @@ class TwoStage(SparseAutoencoder):
     mixing, AISTATS 2026.
     """
 
+    _: KW_ONLY
+    n_restarts: int = 2
+    hidden: Sequence[int] = (50, 100, 100, 50)
+    norm_weight: float = 1.0
+    max_steps: int = 5001
+    batch_size: int = 6144
+    learning_rate: float = 0.0001
+    sparse_hidden: Sequence[int] = (10, 50, 50, 50, 50, 10)
+    sparse_steps: int = 80001
+    sparse_rate: float = 0.0001
+    dual_rate: float = 5e-05
+
     takes_simulator = True
 
-    components_: Array
-    offset_: Array
-    mixing_: Array
-    origin_: Array
-    sparse_history_: History | None
-
-    def __init__(
-        self,
-        n_latents: int = 2,
-        *,
-        n_restarts: int = 2,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        hidden: Sequence[int] = (50, 100, 100, 50),
-        slope: float = 0.02,
-        norm_weight: float = 1.0,
-        learn_scale: bool = True,
-        epsilon: float = 1e-5,
-        max_steps: int = 5001,
-        batch_size: int = 6144,
-        learning_rate: float = 1e-4,
-        sparse_hidden: Sequence[int] = (10, 50, 50, 50, 50, 10),
-        sparsity: float = 0.01,
-        sparse_steps: int = 80_001,
-        sparse_rate: float = 1e-4,
-        dual_rate: float = 5e-5,
-    ) -> None:
-        self.n_latents = n_latents
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.hidden = hidden
-        self.slope = slope
-        self.norm_weight = norm_weight
-        self.learn_scale = learn_scale
-        self.epsilon = epsilon
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.sparse_hidden = sparse_hidden
-        self.sparsity = sparsity
-        self.sparse_steps = sparse_steps
-        self.sparse_rate = sparse_rate
-        self.dual_rate = dual_rate
+    components_: Array = field(init=False)
+    offset_: Array = field(init=False)
+    mixing_: Array = field(init=False)
+    origin_: Array = field(init=False)
+    sparse_history_: History | None = field(init=False)
 
     def fit_many(self, sets: Sequence[ArrayLike | Simulator]) -> "list[TwoStage]":
         """Fit a copy of this estimator to each of many data sets, and return the copies in their order.

@@ -7,9 +7,7 @@ Model (Jiang et al. 2017; Willetts & Paige 2021; Kivva et al. 2022), with decode
 Weights, means and variances are learnt. `mixture_vae` has the bound, equations (5) and (6) of Willetts & Paige.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 from identifiable.arrays import FloatArray
 from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.mixture_vae import Facet, MixtureVAE
-from identifiable.nets import Architecture
 
 
+@dataclass(eq=False, repr=False)
 class VaDE(MixtureVAE):
     """Variational deep embedding: latents with a Gaussian mixture prior, and clusters of rows.
 
@@ -77,52 +75,7 @@ class VaDE(MixtureVAE):
     NeurIPS 2022. The start from a flow and the full covariance of q are ours.
     """
 
-    def __init__(
-        self,
-        n_latents: int = 2,
-        n_components: int = 10,
-        *,
-        n_restarts: int = 4,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        bound: str = "single-sample",
-        first_beta: float | None = None,
-        init: str = "auto",
-        pretrain_steps: int | None = None,
-        posterior: str = "auto",
-        likelihood: str = "gaussian",
-        binarise: Literal["threshold", "draw"] | None = None,
-        hidden: Sequence[int] = (128, 128, 128),
-        activation: str = "leaky_relu",
-        net: str | Architecture | None = None,
-        max_steps: int = 3000,
-        batch_size: int = 256,
-        learning_rate: float | None = None,
-        patience: int | None = 20,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.n_latents = n_latents
-        self.n_components = n_components
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.bound = bound
-        self.first_beta = first_beta
-        self.init = init
-        self.pretrain_steps = pretrain_steps
-        self.posterior = posterior
-        self.likelihood = likelihood
-        self.binarise = binarise
-        self.hidden = hidden
-        self.activation = activation
-        self.net = net
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.checkpoint = checkpoint
+    n_components: int = 10
 
     @property
     def mixture_(self) -> Mixture:

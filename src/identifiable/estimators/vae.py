@@ -16,8 +16,7 @@ Without an auxiliary variable or a mixture prior any rotation of z fits equally 
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Literal
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import torch
@@ -27,49 +26,19 @@ from identifiable.arrays import Array
 from identifiable.distributions.densities import kl_normal, log_normal
 from identifiable.estimators.autoencoder import Autoencoder, Posterior
 from identifiable.estimators.variational import VariationalAutoencoder
-from identifiable.nets import Architecture
 from identifiable.training import Batch
 
 
+@dataclass(eq=False, repr=False)
 class _VAE(VariationalAutoencoder):
     """Everything but the divergence."""
 
-    keep = "agreement"  # bounds with different β are not comparable
+    _: KW_ONLY
+    hidden: Sequence[int] = (64, 64)
+    activation: str = "silu"
+    learning_rate: float = 0.003
 
-    def __init__(
-        self,
-        n_latents: int = 2,
-        *,
-        n_restarts: int = 4,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        likelihood: str = "gaussian",
-        binarise: Literal["threshold", "draw"] | None = None,
-        hidden: Sequence[int] = (64, 64),
-        activation: str = "silu",
-        net: str | Architecture | None = None,
-        max_steps: int = 3000,
-        batch_size: int = 256,
-        learning_rate: float = 3e-3,
-        patience: int | None = 20,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        self.n_latents = n_latents
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.likelihood = likelihood
-        self.binarise = binarise
-        self.hidden = hidden
-        self.activation = activation
-        self.net = net
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.checkpoint = checkpoint
+    keep = "agreement"  # bounds with different β are not comparable
 
     def _log_prior(self, module: Autoencoder, z: Tensor, x: Tensor, u: Tensor | None = None) -> Tensor:
         return log_normal(z, torch.zeros_like(z), torch.zeros_like(z)).sum(-1)
@@ -78,6 +47,7 @@ class _VAE(VariationalAutoencoder):
         return generator.standard_normal((size, self.n_latents))
 
 
+@dataclass(eq=False, repr=False)
 class VAE(_VAE):
     """Variational autoencoder: D = KL(q(z | x) || N(0, I)), the plain bound.
 
@@ -121,53 +91,19 @@ class VAE(_VAE):
         return kl_normal(q.mean, q.log_sd).sum(-1)
 
 
+@dataclass(eq=False, repr=False)
 class _WeightedVAE(_VAE):
     """A VAE with a weight β on its divergence or a part of it."""
 
-    def __init__(
-        self,
-        n_latents: int = 2,
-        *,
-        beta: float = 4.0,
-        n_restarts: int = 4,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        likelihood: str = "gaussian",
-        binarise: Literal["threshold", "draw"] | None = None,
-        hidden: Sequence[int] = (64, 64),
-        activation: str = "silu",
-        net: str | Architecture | None = None,
-        max_steps: int = 3000,
-        batch_size: int = 256,
-        learning_rate: float = 3e-3,
-        patience: int | None = 20,
-        checkpoint: str | Path | None = None,
-    ) -> None:
-        super().__init__(
-            n_latents,
-            n_restarts=n_restarts,
-            random_state=random_state,
-            device=device,
-            verbose=verbose,
-            likelihood=likelihood,
-            binarise=binarise,
-            hidden=hidden,
-            activation=activation,
-            net=net,
-            max_steps=max_steps,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            patience=patience,
-            checkpoint=checkpoint,
-        )
-        self.beta = beta
+    _: KW_ONLY
+    beta: float = 4.0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._require_positive("beta")
 
 
+@dataclass(eq=False, repr=False)
 class BetaVAE(_WeightedVAE):
     """β-VAE: D = β KL(q(z | x) || N(0, I)); β = 1 is `VAE`.
 
@@ -182,6 +118,7 @@ class BetaVAE(_WeightedVAE):
         return self.beta * kl_normal(q.mean, q.log_sd).sum(-1)
 
 
+@dataclass(eq=False, repr=False)
 class BetaTCVAE(_WeightedVAE):
     """β-TC-VAE: D = I(x; z) + β KL(q(z) || Π_i q(z_i)) + Σ_i KL(q(z_i) || p(z_i)); β = 1 is `VAE` in expectation.
 

@@ -9,6 +9,7 @@ Without an auxiliary variable, u is None throughout.
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,11 @@ DRAWS = 32  # per row in `score`
 HALF = 0.5  # share of the training in which the weight of the divergence rises to 1
 
 
+@dataclass(eq=False, repr=False)
 class VariationalAutoencoder(Columns):
     """Train `n_restarts` autoencoders on the evidence lower bound; subclasses state the prior."""
 
-    module_: Autoencoder
+    module_: Autoencoder = field(init=False)
 
     def _stages(self, data: Split) -> Generator[Stage, History, Any]:
         """Initialise; then train on the bound until its held-out value stops improving."""

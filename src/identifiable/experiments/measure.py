@@ -1,32 +1,35 @@
-"""What a cell of a sweep measures: data are drawn, a method is fitted, and one number or more comes out.
+"""Measure one run: sample the data, fit the method, and compute the metrics of the experiment.
 
-`measure(cell)` is all a worker needs. The truth is used to measure, after the fit, and for nothing else.
+`measure(run)` is all a worker needs. The ground truth is used after the fit only, to compute metrics.
 
 | experiment | question | metrics |
 |---|---|---|
-| recovery | how near are the latents to the true ones, on new rows? | mcc, r2; mcc_sparse where the basis is rotated |
-| independent | the same, on rows whose latents do not depend on each other | mcc_independent, mcc |
-| blocks | are groups of latents told apart? | block_r2, leak |
+| recovery | how close are the latents to the true ones, on new rows? | mcc, r2; mcc_sparse where the basis is rotated |
+| independent | the same, on rows whose latents are independent | mcc_independent, mcc |
+| blocks | are groups of latents separated? | block_r2, leak |
 | graph | which graph does PC find among the latents? | delta_shd, shd_recovered, shd_true |
-| agreement | do fits agree with each other, where no truth is known? | weak, strong, dist |
+| agreement | do fits agree with each other, where no ground truth is known? | weak, strong, dist |
 | minimisers | is the truth the only minimiser of the exact likelihood? | unique, gap |
 """
 
+import copy
 import json
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 from sklearn.utils import check_random_state
 
 import identifiable
 from identifiable import data
+from identifiable.arrays import FloatArray
 from identifiable.data.latents import MaskedSCM
 from identifiable.data.sample import Sample
 from identifiable.data.simulator import Simulator
@@ -34,16 +37,14 @@ from identifiable.errors import RecoveryWarning
 from identifiable.estimators.base import LatentModel
 from identifiable.estimators.relaxed_vqvae import RelaxedVQVAE, position_mcc
 from identifiable.estimators.two_stage import TwoStage
-from identifiable.experiments.recipe import BASELINES, Cell, Measurement, Method
+from identifiable.experiments.recipe import BASELINES, NET, Measurement, Method, Run
 from identifiable.metrics import block_r2, correlation_matrix, dist_aff_l2, match, mcc, r2, strong_mcc, weak_mcc
 
-Array = NDArray[np.floating[Any]]
-
-NEW_ROWS = 5000
-GRAPH_ROWS = 5000  # in which no latent rests
-MOST_PIXELS = 1024  # that a linear method is given
-ROUNDED = 3  # decimals of the tables that are drawn
-LAWS: Mapping[str, Callable[..., Sample]] = {
+GRAPH_ROWS = 5000  # all latents active
+NEW_DATA = 1_000_003  # added to the seed of a run for its new rows
+MOST_PIXELS = 1024  # given to a linear method
+DECIMALS = 3  # of the arrays in a record
+SIMULATORS: Mapping[str, Callable[..., Sample]] = {
     "pdgmm": data.make_pdgmm,
     "segments": data.make_segments,
     "tcl": data.make_tcl,
@@ -53,279 +54,314 @@ LAWS: Mapping[str, Callable[..., Sample]] = {
     "balls": data.make_balls,
 }
 IMAGES: Mapping[str, Callable[..., Sample]] = {"mnist": data.load_mnist, "cifar10": data.load_cifar10}
-TOGETHER = ("TwoStage",)  # estimators whose `fit_many` gains on a GPU, and gives what `fit` gives
-SMALL = ("RawData", "PrincipalComponents", "IndependentComponents", "SparseUnmixing", "PDGMM")  # fast without a GPU
-ASKED = ("law", "draw", "rows", "new_rows", "latents", "runs", "directions", "segment_rows", "net")  # not the law's
+FITTED_IN_BATCH = ("TwoStage",)  # estimators whose `fit_many` is faster on a GPU, and gives what `fit` gives
+FAST_ON_CPU = ("RawData", "PrincipalComponents", "IndependentComponents", "SparseUnmixing", "PDGMM")
 
 
-def measure(cell: Cell, device: str = "auto") -> Measurement:
-    """Run one cell.
+@dataclass(frozen=True)
+class DataRequest:
+    """The data of a setting, read from its `values`.
+
+    Attributes
+    ----------
+    law : name of a simulator or of a set of images.
+    rows, segment_rows : number of rows to fit, in all or per segment; by default all images.
+    new_rows : number of rows to measure on.
+    draw : number of the data set, where a setting has several per seed.
+    latents : number of latents to estimate; by default that of the ground truth.
+    runs : number of fits to compare.
+    directions : number of canonical directions in weak MCC; by default all.
+    net : name of a net, for methods whose parameter `net` contains `NET`.
+    simulator : all other values, which are parameters of the simulator.
+    """
+
+    law: str
+    rows: int | None = None
+    segment_rows: int = 0
+    new_rows: int = 5000
+    draw: int | None = None
+    latents: int | None = None
+    runs: int = 0
+    directions: int | None = None
+    net: str = ""
+    simulator: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: Run) -> "DataRequest":
+        """Read the values of a run."""
+        own = {f.name for f in fields(cls)} - {"simulator"}
+        simulator = {k: v for k, v in run.values.items() if k not in own}
+        return cls(**{k: v for k, v in run.values.items() if k in own}, simulator=simulator)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted method: the estimators fitted before it, each of which transforms x for the next, and its own."""
+
+    before: tuple[LatentModel, ...]
+    model: LatentModel
+    seconds: float
+
+    def prepare(self, x: FloatArray) -> FloatArray:
+        """Return what the method's own estimator is given instead of x."""
+        for one in self.before:
+            x = np.asarray(one.transform(x), dtype=np.float64)
+        return x
+
+    def latents(self, sample: Sample) -> FloatArray:
+        """Return the latents of a sample, (N, n)."""
+        return np.asarray(self.model.transform(self.prepare(sample.x)), dtype=np.float64)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the seconds of the fit and, if its restarts can be compared, their agreement."""
+        score = self.model.stability_.score
+        return {"seconds": self.seconds} | ({"agreement": score} if np.isfinite(score) else {})
+
+
+def measure(run: Run, device: str = "auto") -> Measurement:
+    """Measure one run.
 
     Examples
     --------
     >>> values = {"law": "pdgmm", "n": 3, "rows": 500}
-    >>> cell = Cell("a", "full", "recovery", "n = 3", values, "PCA", BASELINES["PCA"], 0)
-    >>> sorted(measure(cell, "cpu").metrics)
+    >>> run = Run("a", "full", "recovery", "n = 3", values, "PCA", BASELINES["PCA"], 0)
+    >>> sorted(measure(run, "cpu").metrics)
     ['mcc', 'r2', 'score', 'seconds']
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RecoveryWarning)  # the record holds the agreement itself
-        return EXPERIMENTS[cell.experiment](cell, device)
+    with _without_recovery_warnings():
+        return EXPERIMENTS[run.experiment](run, device)
 
 
-def group(cell: Cell) -> str | None:
-    """Return a word that cells share which `measure_together` may take at once on a GPU; None where it gains nothing.
+def group(run: Run) -> str | None:
+    """Return a key shared by the runs that `measure_batch` fits in one batch; None if a batch is not faster.
 
-    The seed is among what they share: one estimator is fitted to all of their data sets.
+    One estimator is fitted to all of their data sets, so these runs also share the seed.
     """
-    if cell.experiment != "recovery" or cell.how.estimator not in TOGETHER:
+    if run.experiment != "recovery" or run.how.estimator not in FITTED_IN_BATCH:
         return None
-    return json.dumps([cell.method, asdict(cell.how), cell.seed, cell.values.get("latents"), cell.values.get("n")])
+    return json.dumps([run.method, asdict(run.how), run.seed, run.values.get("latents"), run.values.get("n")])
 
 
-def measure_together(cells: Sequence[Cell], device: str = "auto") -> list[Measurement]:
-    """Run cells of one group: the fits at once (`fit_many`), then one measurement after the other."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RecoveryWarning)
+def measure_batch(runs: Sequence[Run], device: str = "auto") -> list[Measurement]:
+    """Measure the runs of one group: fit all in one batch (`fit_many`), then compute the metrics of each."""
+    with _without_recovery_warnings():
         started = time.perf_counter()
-        how, drawn = cells[0].how, [draw(cell) for cell in cells]
-        model: Any = _built(cells[0], how, drawn[0][0], device, cells[0].seed, None)
-        models = model.fit_many([sample.source if how.fresh else sample.x for sample, _ in drawn])
-        seconds = (time.perf_counter() - started) / len(cells)
+        how, samples = runs[0].how, [make_data(run) for run in runs]
+        model: Any = _build(runs[0], how, samples[0][0], device)
+        models = model.fit_many([sample.source if how.fresh else sample.x for sample, _ in samples])
+        seconds = (time.perf_counter() - started) / len(runs)
         return [
-            _recovered(cell, [one], new, _of_fit(one, seconds))
-            for cell, one, (_, new) in zip(cells, models, drawn, strict=True)
+            recovered(run, Fit((), one, seconds), new) for run, one, (_, new) in zip(runs, models, samples, strict=True)
         ]
 
 
-def best_device(cell: Cell, device: str) -> str:
-    """Return where a cell of a sweep is computed: "auto" leaves the GPU to wide nets."""
-    return "cpu" if device == "auto" and cell.how.estimator in SMALL else device
+def best_device(run: Run, device: str) -> str:
+    """Return where a run is computed: "auto" uses the GPU for wide nets only."""
+    return "cpu" if device == "auto" and run.how.estimator in FAST_ON_CPU else device
 
 
-def recovery(cell: Cell, device: str) -> Measurement:
+def recovery(run: Run, device: str) -> Measurement:
     """Compare the latents of new rows with the true ones."""
-    sample, new = draw(cell)
-    model, metrics = fitted(cell, sample, device)
-    return _recovered(cell, model, new, metrics)
+    sample, new = make_data(run)
+    return recovered(run, fit(run, sample, device), new)
 
 
-def _recovered(cell: Cell, model: list[LatentModel], new: Sample, metrics: dict[str, float]) -> Measurement:
+def recovered(run: Run, fitted: Fit, new: Sample) -> Measurement:
+    """Compare a fit's latents of new rows with the true ones."""
     assert new.z is not None
-    found = latents(model, new)
-    metrics |= {"mcc": mcc(new.z, found), "r2": r2(found, new.z)}  # R² as in the pdGMM paper
-    if np.isfinite(score := _score(model, new)):
+    model, found, x = fitted.model, fitted.latents(new), fitted.prepare(new.x)
+    metrics = fitted.metrics() | {"mcc": mcc(new.z, found), "r2": r2(found, new.z)}  # R² as in the pdGMM paper
+    if np.isfinite(score := model.score(x)):
         metrics["score"] = score
-    rotation = getattr(getattr(new.source, "latents", None), "rotation", None)
-    if cell.values.get("theta") and rotation is not None:
-        metrics["mcc_sparse"] = mcc(new.z @ rotation.numpy().T, found)
-    if isinstance(model[-1], TwoStage):
-        code = model[-1].stage1_transform(_before(model, new))
+    if run.values.get("theta"):
+        metrics["mcc_sparse"] = mcc(new.z @ _sparse_latents(new).rotation.numpy().T, found)
+    if isinstance(model, TwoStage):
+        code = model.stage1_transform(x)
         metrics |= {"stage1_r2": r2(code, new.z), "stage1_mcc": mcc(new.z, code)}
     arrays = {"correlation": _correlation(new.z, found)}
-    if hasattr(model[-1], "latents_of_restarts") and len(scores := getattr(model[-1], "restart_scores_", ())) > 1:
-        each = model[-1].latents_of_restarts(_before(model, new))
-        arrays |= {"restarts": _rounded([mcc(new.z, z) for z in each]), "scores": _rounded(scores)}
-    return Measurement(metrics, arrays, _certificate(model[-1]))
+    if hasattr(model, "latents_of_restarts") and len(scores := getattr(model, "restart_scores_", ())) > 1:
+        arrays["restarts"] = _rounded([mcc(new.z, z) for z in model.latents_of_restarts(x)])
+        arrays["scores"] = _rounded(scores)
+    return Measurement(metrics, arrays, _certificate(model))
 
 
-def independent(cell: Cell, device: str) -> Measurement:
-    """Measure the same fit on rows whose latents are independent: the law's masks and mixing, without its edges."""
-    sample, new = draw(cell)
-    model, metrics = fitted(cell, sample, device)
-    source = new.source
-    assert isinstance(source, Simulator)
-    assert isinstance(source.latents, MaskedSCM)
-    assert new.z is not None
-    law = source.latents
-    parts = {k: getattr(law, k).numpy() for k in ("masks", "rest", "rotation", "second", "second_rotation")}
-    apart = MaskedSCM(np.zeros(law.adjacency.shape), noise_law=law.noise_law, **parts)
-    rows = Simulator(apart, source.mixing, seed=source.seed).sample(len(new), random_state=cell.seed + 1)
+def independent(run: Run, device: str) -> Measurement:
+    """Measure the fit also on rows with independent latents: the same masks and mixing, without the edges."""
+    sample, new = make_data(run)
+    fitted = fit(run, sample, device)
+    latents = copy.deepcopy(_sparse_latents(new))
+    latents.adjacency.zero_()
+    latents.transfer.copy_(torch.eye(len(latents.transfer)))
+    assert isinstance(new.source, Simulator)
+    rows = replace(new.source, latents=latents).sample(len(new), random_state=run.seed + 1)
     assert rows.z is not None
-    found = latents(model, rows)
-    metrics |= {"mcc_independent": mcc(rows.z, found), "mcc": mcc(new.z, latents(model, new))}
-    return Measurement(metrics, {"correlation": _correlation(rows.z, found)})
-
-
-def blocks(cell: Cell, device: str) -> Measurement:
-    """Regress every estimated latent on every block of true ones: its own R², and the largest of another block."""
-    sample, new = draw(cell)
-    model, metrics = fitted(cell, sample, device)
     assert new.z is not None
-    sizes = cell.values.get("blocks") or [2] * (new.z.shape[1] // 2)
+    found = fitted.latents(rows)
+    metrics = {"mcc_independent": mcc(rows.z, found), "mcc": mcc(new.z, fitted.latents(new))}
+    return Measurement(fitted.metrics() | metrics, {"correlation": _correlation(rows.z, found)})
+
+
+def blocks(run: Run, device: str) -> Measurement:
+    """Regress every estimated latent on every block of true ones: R² on its own block, and the largest on another."""
+    sample, new = make_data(run)
+    fitted = fit(run, sample, device)
+    assert new.z is not None
+    sizes = run.values.get("blocks") or [2] * (new.z.shape[1] // 2)
     ends = np.cumsum(sizes)
     groups = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
-    found = block_r2(new.z, latents(model, new), groups)
-    given = found.assignment >= 0
-    others = found.table[given].copy()
-    others[np.arange(given.sum()), found.assignment[given]] = 0
-    metrics |= {"block_r2": found.mean, "worst_block": float(found.scores.min()), "leak": float(others.max(1).mean())}
-    return Measurement(metrics, {"blocks": _rounded(found.table[np.argsort(found.assignment, kind="stable")])})
+    found = block_r2(new.z, fitted.latents(new), groups)
+    assigned = found.assignment >= 0
+    others = found.table[assigned].copy()
+    others[np.arange(assigned.sum()), found.assignment[assigned]] = 0
+    metrics = {"block_r2": found.mean, "worst_block": float(found.scores.min()), "leak": float(others.max(1).mean())}
+    by_block = found.table[np.argsort(found.assignment, kind="stable")]
+    return Measurement(fitted.metrics() | metrics, {"blocks": _rounded(by_block)})
 
 
-def graph(cell: Cell, device: str) -> Measurement:
-    """Run PC on true and on recovered latents of the same rows, none at rest, and compare with the true CPDAG."""
+def graph(run: Run, device: str) -> Measurement:
+    """Run PC on true and on recovered latents of the same rows, all active, and compare with the true CPDAG."""
     from identifiable.causal import recovered_shd
 
-    sample, _ = draw(cell)
-    model, metrics = fitted(cell, sample, device)
-    source = sample.source
-    assert source is not None
-    law = source.latents
-    assert isinstance(law, MaskedSCM)
-    rows = source.unmasked().sample(GRAPH_ROWS, random_state=cell.seed + 1_000_003)
+    sample, _ = make_data(run)
+    fitted = fit(run, sample, device)
+    latents = _sparse_latents(sample)
+    assert sample.source is not None
+    rows = sample.source.unmasked().sample(GRAPH_ROWS, random_state=run.seed + NEW_DATA)
     assert rows.z is not None
-    z = rows.z @ law.rotation.numpy().T
-    found = recovered_shd(z, latents(model, rows), (law.adjacency != 0).numpy())
-    metrics |= {name: float(getattr(found, name)) for name in ("delta_shd", "shd_recovered", "shd_true")}
-    return Measurement(metrics | {"mcc": mcc(z, latents(model, rows))})
+    z, estimated = rows.z @ latents.rotation.numpy().T, fitted.latents(rows)
+    found = recovered_shd(z, estimated, (latents.adjacency != 0).numpy())
+    metrics = {name: float(getattr(found, name)) for name in ("delta_shd", "shd_recovered", "shd_true")}
+    return Measurement(fitted.metrics() | metrics | {"mcc": mcc(z, estimated)})
 
 
-def agreement(cell: Cell, device: str) -> Measurement:
+def agreement(run: Run, device: str) -> Measurement:
     """Compare all pairs of fits on new rows: weak and strong MCC, and the distance of their mixtures."""
-    sample, new = draw(cell)
-    runs = int(cell.values["runs"])
-    started = time.perf_counter()
+    sample, new = make_data(run)
+    request, started = DataRequest.of(run), time.perf_counter()
     mixtures: list[Any] = []
-    if cell.method in BASELINES:
-        seeds = [cell.seed + r for r in range(runs)]
-        each = np.stack([latents(fitted(cell, sample, device, seed)[0], new) for seed in seeds])
-        last: LatentModel | None = None
+    model: Any = None
+    if run.method in BASELINES:
+        each = np.stack(
+            [fit(replace(run, seed=run.seed + i), sample, device).latents(new) for i in range(request.runs)]
+        )
     else:
-        model, _ = fitted(cell, sample, device, restarts=runs)
-        last = model[-1]
-        given = (new.x, new.u) if _needs_u(cell.how) else (new.x,)
-        each = last.latents_of_restarts(*given)
-        if cell.values["law"] not in IMAGES and hasattr(last, "mixtures_of_restarts"):
-            mixtures = last.mixtures_of_restarts()
-    seconds = time.perf_counter() - started
+        model = fit(run, sample, device, restarts=request.runs).model
+        each = model.latents_of_restarts(*((new.x, new.u) if model.needs_u else (new.x,)))
+        if request.law not in IMAGES and hasattr(model, "mixtures_of_restarts"):
+            mixtures = model.mixtures_of_restarts()
+    metrics = {"seconds": time.perf_counter() - started}
     pairs = list(combinations(range(len(each)), 2))
-    metrics = {"seconds": seconds}
-    if isinstance(last, RelaxedVQVAE):
-        places = int(np.prod(last.grid_))
-        for name, one in (("weak", weak_mcc), ("strong", strong_mcc)):
-            metrics[name] = float(np.mean([position_mcc(each[a], each[b], places, one) for a, b in pairs]))
+
+    def mean(compare: Callable[[Any, Any], Any], of: Any) -> float:
+        return float(np.mean([compare(of[a], of[b]) for a, b in pairs]))
+
+    if isinstance(model, RelaxedVQVAE):
+        places = int(np.prod(model.grid_))
+        metrics["weak"] = mean(lambda a, b: position_mcc(a, b, places, weak_mcc), each)
+        metrics["strong"] = mean(lambda a, b: position_mcc(a, b, places, strong_mcc), each)
         return Measurement(metrics)
-    few = cell.values.get("directions")
-    metrics["weak"] = float(np.mean([weak_mcc(each[a], each[b], n_components=few) for a, b in pairs]))
-    metrics["strong"] = float(np.mean([strong_mcc(each[a], each[b]) for a, b in pairs]))
-    if few is not None:
-        metrics["weak_all"] = float(np.mean([weak_mcc(each[a], each[b]) for a, b in pairs]))
+    metrics["weak"] = mean(lambda a, b: weak_mcc(a, b, n_components=request.directions), each)
+    metrics["strong"] = mean(strong_mcc, each)
+    if request.directions is not None:
+        metrics["weak_all"] = mean(weak_mcc, each)
     if mixtures:
-        metrics["dist"] = float(np.mean([dist_aff_l2(mixtures[a], mixtures[b]) for a, b in pairs]))
-    return Measurement(metrics, {}, None if last is None else _certificate(last))
+        metrics["dist"] = mean(dist_aff_l2, mixtures)
+    return Measurement(metrics, {}, None if model is None else _certificate(model))
 
 
-def minimisers(cell: Cell, device: str) -> Measurement:
+def minimisers(run: Run, device: str) -> Measurement:
     """Search a grid of models for minimisers of the exact likelihood that are not equivalent to the truth."""
     from identifiable.theory.exact_likelihood import Grid, draws, search
 
     started = time.perf_counter()
-    grid = Grid(**{k: _exact(v) for k, v in cell.values["grid"].items()})
-    found = search(grid, draws(grid, cell.values["models"], cell.seed))
+    grid = Grid(**{k: _exact(v) for k, v in run.values["grid"].items()})
+    found = search(grid, draws(grid, run.values["models"], run.seed))
     weak = [r for r in found if r.truth.f.injectivity != "none"]
     gaps = [r.other_prior for r in weak]
     metrics = {"unique": sum(not r.minimisers for r in weak) / len(weak), "gap": float(np.median(gaps))}
     return Measurement(metrics | {"seconds": time.perf_counter() - started}, {"gaps": gaps})
 
 
-# -- parts -----------------------------------------------------------------------------
-
-
-def draw(cell: Cell) -> tuple[Sample, Sample]:
-    """Return the rows to fit, and new ones of the same law; for images, their test set."""
-    values = cell.values
-    name = values["law"]
-    if name in IMAGES:
-        picked = check_random_state(0)
-        train, test = (IMAGES[name](split=split) for split in ("train", "test"))
-        train, test = _some(train, values.get("rows"), picked), _some(test, values.get("new_rows", NEW_ROWS), picked)
-        return _distinct(cell.how, train, test)
-    own = {k: v for k, v in values.items() if k not in ASKED}
-    rows = values.get("rows") or values["segment_rows"] * values["segments"]
-    sample = LAWS[name](rows, **own, random_state=10 * cell.seed + values["draw"] if "draw" in values else cell.seed)
+def make_data(run: Run) -> tuple[Sample, Sample]:
+    """Return the rows to fit, and new ones of the same distribution; for images, their test set."""
+    request = DataRequest.of(run)
+    if request.law in IMAGES:
+        rng = check_random_state(0)
+        train, test = (IMAGES[request.law](split=split) for split in ("train", "test"))
+        train, test = _subset(train, request.rows, rng), _subset(test, request.new_rows, rng)
+        return _as_tables(run.how, train, test)
+    rows = request.rows or request.segment_rows * request.simulator["segments"]
+    seed = run.seed if request.draw is None else 10 * run.seed + request.draw
+    sample = SIMULATORS[request.law](rows, **request.simulator, random_state=seed)
     assert sample.source is not None
-    new = sample.source.sample(values.get("new_rows", NEW_ROWS), random_state=cell.seed + 1_000_003)
-    return (sample, new) if sample.image_shape is None else _distinct(cell.how, sample, new)
+    new = sample.source.sample(request.new_rows, random_state=run.seed + NEW_DATA)
+    return (sample, new) if sample.image_shape is None else _as_tables(run.how, sample, new)
 
 
-def fitted(
-    cell: Cell, sample: Sample, device: str, seed: int | None = None, restarts: int | None = None
-) -> tuple[list[LatentModel], dict[str, float]]:
-    """Fit the cell's method, and what comes before it; return both, and seconds and agreement of the fit."""
+def fit(run: Run, sample: Sample, device: str, restarts: int | None = None) -> Fit:
+    """Fit the method of a run, and the methods before it; `restarts` replaces the method's number of restarts."""
     started = time.perf_counter()
-    steps, rows = [], sample
-    for how in _steps(cell.how):
-        model = _built(cell, how, sample, device, cell.seed if seed is None else seed, restarts)
+    models: list[LatentModel] = []
+    rows = sample
+    for how in _steps(run.how):
+        model = _build(run, how, sample, device, restarts if how is run.how else None)
         labels = rows.component if how.estimator == "GroupedSparse" else rows.u
         source: Any = rows.source if how.fresh else rows.x
         model.fit(source, labels)
-        steps.append(model)
-        if how is not cell.how:
+        models.append(model)
+        if how is not run.how:
             rows = Sample(np.asarray(model.transform(rows.x), dtype=np.float64), u=rows.u, component=rows.component)
-    return steps, _of_fit(steps[-1], time.perf_counter() - started)
-
-
-def _of_fit(model: LatentModel, seconds: float) -> dict[str, float]:
-    score = model.stability_.score
-    return {"seconds": seconds} | ({"agreement": score} if np.isfinite(score) else {})
-
-
-def latents(model: list[LatentModel], sample: Sample) -> Array:
-    """Return the latents of a sample, (N, n)."""
-    return np.asarray(model[-1].transform(_before(model, sample)), dtype=np.float64)
+    return Fit(tuple(models[:-1]), models[-1], time.perf_counter() - started)
 
 
 def _steps(how: Method) -> list[Method]:
     return [*([] if how.before is None else _steps(how.before)), how]
 
 
-def _built(cell: Cell, how: Method, sample: Sample, device: str, seed: int, restarts: int | None) -> LatentModel:
-    made: type[LatentModel] = getattr(identifiable, how.estimator)
-    asked = cell.values.get("latents") or (sample.z.shape[1] if sample.z is not None else None)
-    named = {k: v.format(**cell.values) if isinstance(v, str) else v for k, v in how.params.items()}  # "{net}-relu"
-    model = made(**{"n_latents": asked, **named, "random_state": seed, "verbose": 0})
+def _build(run: Run, how: Method, sample: Sample, device: str, restarts: int | None = None) -> LatentModel:
+    estimator: type[LatentModel] = getattr(identifiable, how.estimator)
+    request = DataRequest.of(run)
+    params = dict(how.params)
+    if isinstance(net := params.get("net"), str):
+        params["net"] = net.replace(NET, request.net)
+    true_number = sample.z.shape[1] if sample.z is not None else None
+    model = estimator(**{"n_latents": request.latents or true_number, **params, "random_state": run.seed, "verbose": 0})
     if "device" in model.get_params():
         model.set_params(device=device)
-    if restarts is not None and how is cell.how:
+    if restarts is not None:
         model.set_params(n_restarts=restarts)
     if how.estimator == "RawData":
         model.set_params(n_latents=None)
     return model
 
 
-def _before(model: list[LatentModel], sample: Sample) -> Array:
-    x = sample.x
-    for one in model[:-1]:
-        x = np.asarray(one.transform(x), dtype=np.float64)
-    return x
+def _sparse_latents(sample: Sample) -> MaskedSCM:
+    assert isinstance(sample.source, Simulator)
+    assert isinstance(sample.source.latents, MaskedSCM)
+    return sample.source.latents
 
 
-def _needs_u(how: Method) -> bool:
-    return how.estimator in ("IVAE", "IFlow", "SegmentUnmixing")
-
-
-def _some(sample: Sample, rows: int | None, rng: np.random.RandomState) -> Sample:
+def _subset(sample: Sample, rows: int | None, rng: np.random.RandomState) -> Sample:
     if rows is None or rows >= len(sample):
         return sample
     return sample[np.sort(rng.choice(len(sample), rows, replace=False))]
 
 
-def _distinct(how: Method, sample: Sample, new: Sample) -> tuple[Sample, Sample]:
-    """Make pictures into tables: coarser where they have many pixels, without pixels that are constant or copies.
+def _as_tables(how: Method, sample: Sample, new: Sample) -> tuple[Sample, Sample]:
+    """Turn images into tables: downsampled if they have many pixels, without constant or duplicate columns.
 
-    Nets see pictures as they are.
+    Methods with a net are given the images unchanged.
     """
     if any("net" in step.params for step in _steps(how)):
         return sample, new
-    x, x_new = _coarse(sample), _coarse(new)
+    x, x_new = _downsampled(sample), _downsampled(new)
     first = np.sort(np.unique(x, axis=1, return_index=True)[1])
     kept = first[np.ptp(x[:, first], axis=0) > 0]
     return replace(sample, x=x[:, kept], image_shape=None), replace(new, x=x_new[:, kept], image_shape=None)
 
 
-def _coarse(sample: Sample) -> Array:
-    """Average squares of pixels until there are at most MOST_PIXELS numbers in a row."""
+def _downsampled(sample: Sample) -> FloatArray:
+    """Average squares of 2 x 2 pixels until a row has at most MOST_PIXELS numbers."""
     assert sample.image_shape is not None
     height, width, *_ = sample.image_shape
     x = sample.x.reshape(len(sample), height, width, -1)
@@ -334,23 +370,16 @@ def _coarse(sample: Sample) -> Array:
     return x.reshape(len(x), -1)
 
 
-def _score(model: list[LatentModel], new: Sample) -> float:
-    try:
-        return float(model[-1].score(_before(model, new)))
-    except (NotImplementedError, TypeError):
-        return float("nan")
-
-
 def _certificate(model: LatentModel) -> dict[str, Any] | None:
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
         return None
     found: dict[str, Any] = certificate.to_dict()
-    return {k: found[k] for k in ("level", "if_undecided_hold", "theorem", "checks", "blocks", "meaning") if k in found}
+    return {k: found[k] for k in ("level", "if_undecided_hold", "theorem", "checks", "blocks", "meaning")}
 
 
-def _correlation(z: Array, found: Array) -> list[Any]:
-    """Return |correlation| of true with matched estimated latents, then with those left over."""
+def _correlation(z: FloatArray, found: FloatArray) -> list[Any]:
+    """Return |correlation| of true latents with matched estimated ones, then with the unmatched ones."""
     matched = [i for i in match(z, found).permutation.tolist() if i >= 0]
     order = [*matched, *sorted(set(range(found.shape[1])) - set(matched))]
     return _rounded(np.abs(correlation_matrix(z, found))[:, order])
@@ -361,10 +390,18 @@ def _exact(value: Any) -> Any:
 
 
 def _rounded(values: Any) -> list[Any]:
-    return np.round(np.asarray(values, dtype=np.float64), ROUNDED).tolist()
+    return np.round(np.asarray(values, dtype=np.float64), DECIMALS).tolist()
 
 
-EXPERIMENTS: Mapping[str, Callable[[Cell, str], Measurement]] = {
+@contextmanager
+def _without_recovery_warnings() -> Iterator[None]:
+    """Hide the warning that restarts disagree: the record contains their agreement."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecoveryWarning)
+        yield
+
+
+EXPERIMENTS: Mapping[str, Callable[[Run, str], Measurement]] = {
     "recovery": recovery,
     "independent": independent,
     "blocks": blocks,

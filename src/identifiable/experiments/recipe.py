@@ -1,28 +1,35 @@
-"""The words of a sweep: a `Recipe` is unfolded into `Cell`s, a cell is measured, what came out is a `Record`.
+"""Recipes and records: a `Recipe` lists `Run`s, each run is measured, and its result is a `Record`.
 
 A recipe states settings, methods, seeds, metrics and published values of one table or figure, as plain values. There is
-a cell for each setting, method and seed. Cells and records hold nothing but JSON, so they can be sent to any process or
-machine, and the key of a cell names the same computation everywhere.
+one run for each setting, method and seed. Runs and records contain only JSON values, so they can be sent to any process
+or machine, and the key of a run identifies the same computation everywhere.
 """
 
+import csv
 import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 FULL, QUICK = "full", "quick"
 DONE, FAILED = "done", "failed"
-FIRST_SEED = 2026  # of the draws and fits of all recipes: none that was looked at while methods were made
+FIRST_SEED = 2026  # of the data sets and fits of all recipes; no method was developed on this or later seeds
+NET = "{net}"  # in the parameter `net` of a method: replaced by the value `net` of the setting
 
 
 @dataclass(frozen=True)
 class Method:
-    """A public estimator by name, with its parameters; the number of latents and the seed come from the cell.
+    """An estimator and its parameters. The run supplies the number of latents and the seed.
 
-    `fresh` fits it to the law itself, from which every step draws new rows, instead of a fixed table. `before` is a
-    method whose latents it is given instead of x.
+    Attributes
+    ----------
+    estimator : name of a public estimator.
+    params : its constructor parameters. `NET` in the parameter `net` is replaced by the value `net` of the setting.
+    fresh : fit the estimator to the simulator, which samples new rows at every step, instead of to a fixed table.
+    before : a method that is fitted first. Its latents replace x.
     """
 
     estimator: str
@@ -41,7 +48,7 @@ BASELINES = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A row of a table: its name, and the arguments of the law of its data, `{"law": "pdgmm", "n": 5, ...}`."""
+    """One row of a table: its name, and the data, `{"law": "pdgmm", "n": 5, ...}` (see `measure.DataRequest`)."""
 
     name: str
     values: Mapping[str, Any]
@@ -49,20 +56,54 @@ class Setting:
 
 @dataclass(frozen=True)
 class Published:
-    """One published number. `method` is the paper's column, or the name of a method of the recipe."""
+    """One published number.
+
+    Attributes
+    ----------
+    setting, metric : the place in the recipe's table.
+    method : name of its row in the summary, such as "published: VaDE".
+    mean, sd : as printed; sd is None where the paper gives none.
+    compare_with : methods of the recipe that are compared with this number. A method that no number of its setting
+        lists is compared with the best of them.
+    """
 
     setting: str
     method: str
     metric: str
     mean: float
     sd: float | None = None
+    compare_with: tuple[str, ...] = ()
+
+
+def read_published(
+    file: Path, recipe: str, compare_with: Mapping[str, tuple[str, ...]] | None = None
+) -> tuple[Published, ...]:
+    """Read the published numbers of a recipe from a CSV file with columns recipe, setting, method, metric, mean, sd.
+
+    Parameters
+    ----------
+    compare_with : `Published.compare_with` of each published method.
+    """
+    with file.open(encoding="utf-8", newline="") as f:
+        return tuple(
+            Published(
+                row["setting"],
+                row["method"],
+                row["metric"],
+                float(row["mean"]),
+                float(row["sd"]) if row["sd"] else None,
+                (compare_with or {}).get(row["method"], ()),
+            )
+            for row in csv.DictReader(f)
+            if row["recipe"] == recipe
+        )
 
 
 @dataclass(frozen=True)
 class QuickOverrides:
-    """What `--quick` changes: fewer seeds, these settings only, other arguments of the laws and of the methods.
+    """What `--quick` changes: fewer seeds, only these settings, other values of the settings and other parameters.
 
-    `params` names methods; one whose entry is None is left out.
+    `params` maps names of methods to parameters; a method whose entry is None is left out.
     """
 
     seeds: int = 1
@@ -72,8 +113,11 @@ class QuickOverrides:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One computation: fit one method to one draw of one setting, and measure."""
+class Run:
+    """One computation: fit one method to one data set (setting and seed), and measure it.
+
+    The key depends on the names and values of all fields, so neither may change: records are found by their keys.
+    """
 
     recipe: str
     size: str
@@ -86,26 +130,26 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """A name made of all that decides the result: the same in every process and on every machine.
+        """A name derived from all fields; it is the same in every process and on every machine.
 
         Examples
         --------
-        >>> Cell("xu2026/table1", "full", "recovery", "n = 5", {"n": 5}, "PCA", BASELINES["PCA"], 0).key[:16]
+        >>> Run("xu2026/table1", "full", "recovery", "n = 5", {"n": 5}, "PCA", BASELINES["PCA"], 0).key[:16]
         'xu2026-table1-n-'
         """
-        words = json.dumps(self.to_json(), sort_keys=True)
+        everything = json.dumps(self.to_json(), sort_keys=True)
         readable = "-".join(
             "".join(c if c.isascii() and c.isalnum() else " " for c in f"{self.recipe} {self.setting}").split()
         )
-        return f"{readable[:60]}-{self.seed}-{hashlib.sha256(words.encode()).hexdigest()[:16]}"
+        return f"{readable[:60]}-{self.seed}-{hashlib.sha256(everything.encode()).hexdigest()[:16]}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the cell as a tree of JSON."""
+        """Return the run as a JSON tree."""
         return asdict(self)
 
     @classmethod
-    def of_json(cls, tree: Mapping[str, Any]) -> "Cell":
-        """Return the cell that `to_json` wrote."""
+    def of_json(cls, tree: Mapping[str, Any]) -> "Run":
+        """Return the run that `to_json` wrote."""
         return cls(**{**{name: tree[name] for name in cls.__dataclass_fields__}, "how": _method(tree["how"])})
 
 
@@ -122,10 +166,10 @@ class Recipe:
     ----------
     name, title : "xu2026/table1", and one line.
     source : the paper and the place in it.
-    question : what one would like to know.
+    question : the question the table answers.
     experiment : which measurement (`identifiable.experiments.measure`).
-    settings, methods, seeds : the cells; the trivial baselines are among the methods.
-    seeds_by_method : seeds of the methods that are run on fewer of them.
+    settings, methods, seeds : a run for each combination; the trivial baselines are among the methods.
+    seeds_by_method : number of seeds of the methods that run on fewer of them.
     metrics : the columns, the main one first.
     published : the paper's numbers.
     axes : names in `values` that the settings vary, for the plots.
@@ -148,36 +192,32 @@ class Recipe:
     notes: str = ""
     smaller: QuickOverrides = field(default_factory=QuickOverrides)
 
-    def cells(self, *, seeds: int | None = None, quick: bool = False) -> tuple[Cell, ...]:
-        """Unfold the recipe: the first `seeds` seeds from FIRST_SEED on."""
-        smaller = self.smaller if quick else QuickOverrides(self.seeds)
-        count = seeds if seeds is not None else smaller.seeds
-        wanted = [s for s in self.settings if smaller.settings is None or s.name in smaller.settings]
-        found = []
-        for setting in wanted:
-            for name, method in self.methods.items():
-                changed = smaller.params.get(name, {})
-                if changed is None:
-                    continue
-                for seed in range(FIRST_SEED, FIRST_SEED + min(count, self.seeds_by_method.get(name, count))):
-                    found.append(
-                        Cell(
-                            recipe=self.name,
-                            size=QUICK if quick else FULL,
-                            experiment=self.experiment,
-                            setting=setting.name,
-                            values={**setting.values, **smaller.values},
-                            method=name,
-                            how=replace(method, params={**method.params, **changed}),
-                            seed=seed,
-                        )
-                    )
-        return tuple(found)
+    def runs(self, *, seeds: int | None = None, quick: bool = False) -> tuple[Run, ...]:
+        """List the runs of the first `seeds` seeds, from FIRST_SEED on."""
+        changes = self.smaller if quick else QuickOverrides(self.seeds)
+        count = seeds if seeds is not None else changes.seeds
+        return tuple(
+            Run(
+                recipe=self.name,
+                size=QUICK if quick else FULL,
+                experiment=self.experiment,
+                setting=setting.name,
+                values={**setting.values, **changes.values},
+                method=name,
+                how=replace(method, params={**method.params, **changed}),
+                seed=seed,
+            )
+            for setting in self.settings
+            if changes.settings is None or setting.name in changes.settings
+            for name, method in self.methods.items()
+            if (changed := changes.params.get(name, {})) is not None
+            for seed in range(FIRST_SEED, FIRST_SEED + min(count, self.seeds_by_method.get(name, count)))
+        )
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What an experiment measured: numbers; tables for pictures, as nested lists; what the fit is certified to be."""
+    """What an experiment measured: numbers, arrays for the figures as nested lists, and the fit's certificate."""
 
     metrics: Mapping[str, float]
     arrays: Mapping[str, Any] = field(default_factory=dict)
@@ -186,17 +226,18 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Record:
-    """A finished cell: one JSON line.
+    """A finished run: one JSON line.
 
     Attributes
     ----------
+    run : what was computed; its key in the file is "cell".
     status : "done", or "failed" with `error`, a line that says why.
-    metrics, arrays, certificate : of the `Measurement`; empty where the cell failed.
+    metrics, arrays, certificate : of the `Measurement`; empty if the run failed.
     seconds : wall time of the fit and the measurement.
     device, versions, commit, finished : where, with what and when (UTC, ISO 8601) it ran; commit is None outside git.
     """
 
-    cell: Cell
+    run: Run
     status: str
     seconds: float
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -211,6 +252,7 @@ class Record:
     def to_line(self) -> str:
         """Return the record as one line of JSON; numbers that are not finite become null."""
         tree = asdict(self)
+        tree["cell"] = tree.pop("run")
         tree["metrics"] = {k: float(v) if math.isfinite(v) else None for k, v in self.metrics.items()}
         return json.dumps(tree, sort_keys=True, allow_nan=False)
 
@@ -218,6 +260,6 @@ class Record:
     def of_line(cls, line: str) -> "Record":
         """Return the record that `to_line` wrote."""
         tree = json.loads(line)
-        tree["cell"] = Cell.of_json(tree["cell"])
+        tree["run"] = Run.of_json(tree["cell"])
         tree["metrics"] = {k: math.nan if v is None else v for k, v in tree["metrics"].items()}
         return cls(**{name: tree[name] for name in cls.__dataclass_fields__})

@@ -1,35 +1,30 @@
-"""Run a recipe, and show what came out: a table in the terminal, a page, a table of all cells."""
+"""Run a recipe and write its results: a table in the terminal, a page, and a table of all runs."""
 
-import math
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
-from rich.box import SIMPLE
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from identifiable.errors import DataError
-from identifiable.experiments.measure import best_device, group, measure, measure_together
-from identifiable.experiments.papers import RECIPES, find
-from identifiable.experiments.recipe import BASELINES, Cell, Recipe, Record
-from identifiable.experiments.runner import Results, Together, collect, merge, read_records, run
-from identifiable.experiments.summary import BEATS, BEATS_NOT, summarise
+from identifiable.experiments.measure import best_device, group, measure, measure_batch
+from identifiable.experiments.papers import find
+from identifiable.experiments.recipe import BASELINES, FAILED, QUICK, Recipe, Record, Run
+from identifiable.experiments.run_folder import Results, collect, merge, read_records
+from identifiable.experiments.runner import run_all
+from identifiable.experiments.summary import summarise
+from identifiable.experiments.worker import BatchMeasure
 from identifiable.report.experiment_page import write_report
-
-LARGE = 10  # from here on, numbers have one decimal instead of three
-STYLES = {"baseline": "dim", "published": "cyan"}
+from identifiable.report.experiment_tables import terminal_table
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What a run of a recipe left behind."""
+    """The results of a recipe: records, the summary of them, and the files written."""
 
     recipe: Recipe
     results: Results
@@ -52,31 +47,31 @@ def reproduce(
     retry_failed: bool = False,
     verbose: int = 1,
 ) -> Reproduction:
-    """Run a recipe; cells that the folder holds already are not run again.
+    """Run a recipe; runs that the folder already holds are not repeated.
 
     Parameters
     ----------
-    name, quick, seeds : which recipe, its smaller version, and on how many seeds.
+    name, quick, seeds : the recipe, whether to run its smaller version, and the number of seeds.
     folder : where to write; default runs/NAME, with -quick for the smaller version.
-    settings, methods : only these.
-    jobs, cluster, device, retry_failed : as in `run`; jobs defaults to the number of processors. Where there is a GPU,
-        "auto" leaves it to wide nets: small ones are as fast on a processor, and there are more of these.
+    settings, methods : run only these.
+    jobs, cluster, device, retry_failed : as in `run_all`; jobs defaults to the number of processors. "auto" uses a GPU
+        for wide nets only: small ones are as fast on a processor, and there are more processors.
     """
     recipe = find(name)
     folder = Path(folder) if folder is not None else default_folder(name, quick=quick)
-    cells = chosen(recipe, recipe.cells(seeds=seeds, quick=quick), settings, methods)
-    results = run(
-        longest_first(cells),
+    runs = select(recipe, recipe.runs(seeds=seeds, quick=quick), settings, methods)
+    run_all(
+        longest_first(runs),
         folder,
         measure=measure,
-        together=Together(group, measure_together) if _has_gpu(device, cluster) else None,
+        batch=BatchMeasure(group, measure_batch) if _has_gpu(device, cluster) else None,
         jobs=jobs or os.cpu_count() or 1,
         cluster=cluster,
         device=partial(best_device, device=device),
         retry_failed=retry_failed,
         verbose=verbose,
     )
-    return told(recipe, collect(cells, folder), folder, missing=len(results.missing))
+    return write_results(recipe, collect(runs, folder), folder)
 
 
 def _has_gpu(device: str, cluster: str | None) -> bool:
@@ -84,25 +79,25 @@ def _has_gpu(device: str, cluster: str | None) -> bool:
 
 
 def report(folders: Sequence[str | Path], into: str | Path | None = None) -> Reproduction:
-    """Write the page of a run folder; several are merged into another first."""
+    """Write the page of a run folder; several folders are merged into `into` first."""
     if len(folders) > 1 and into is None:
         raise DataError("Several run folders are merged into a new one: name it with -o.")
     if into is not None:
         merge(folders, into)
     folder = Path(into if into is not None else folders[0])
     records = read_records(folder)
-    names = sorted({r.cell.recipe for r in records})
+    names = sorted({r.run.recipe for r in records})
     if len(names) != 1:
         raise DataError(
-            f"A run folder holds the cells of one recipe. {str(folder)!r} holds {', '.join(names) or 'none'}."
+            f"A run folder must hold the runs of one recipe. {str(folder)!r} holds {', '.join(names) or 'none'}."
         )
     recipe = find(names[0])
-    return told(recipe, Results(in_order(recipe, records)), folder, missing=0)
+    return write_results(recipe, Results(in_order(recipe, records)), folder)
 
 
-def told(recipe: Recipe, results: Results, folder: Path, *, missing: int) -> Reproduction:
-    """Write page and table of these results."""
-    page, csv = write_report(recipe, results.records, folder, missing=missing)
+def write_results(recipe: Recipe, results: Results, folder: Path) -> Reproduction:
+    """Write the page and the table of all runs."""
+    page, csv = write_report(recipe, results.records, folder, missing=len(results.missing))
     return Reproduction(recipe, results, summarise(recipe, results.records), page, csv)
 
 
@@ -111,134 +106,50 @@ def default_folder(name: str, *, quick: bool) -> Path:
     return Path("runs") / (name.replace("/", "-") + ("-quick" if quick else ""))
 
 
-def chosen(recipe: Recipe, cells: Sequence[Cell], settings: Sequence[str], methods: Sequence[str]) -> tuple[Cell, ...]:
-    """Return the cells of these settings and methods; all where none is named."""
-    for what, asked, known in (
+def select(recipe: Recipe, runs: Sequence[Run], settings: Sequence[str], methods: Sequence[str]) -> tuple[Run, ...]:
+    """Return the runs of these settings and methods; all if none is named."""
+    for kind, names, known in (
         ("setting", settings, [s.name for s in recipe.settings]),
         ("method", methods, list(recipe.methods)),
     ):
-        if strange := [name for name in asked if name not in known]:
-            raise DataError(f"{recipe.name} has no {what} {strange[0]!r}. It has: {'; '.join(known)}.")
-    return tuple(c for c in cells if (not settings or c.setting in settings) and (not methods or c.method in methods))
+        if unknown := [name for name in names if name not in known]:
+            raise DataError(f"{recipe.name} has no {kind} {unknown[0]!r}. It has: {'; '.join(known)}.")
+    return tuple(r for r in runs if (not settings or r.setting in settings) and (not methods or r.method in methods))
 
 
-def longest_first(cells: Sequence[Cell]) -> list[Cell]:
-    """Put baselines last and many latents first, so that no long cell is left at the end."""
-    return sorted(cells, key=lambda c: (c.method in BASELINES, -int(c.values.get("n", 0))))
+def longest_first(runs: Sequence[Run]) -> list[Run]:
+    """Sort by many latents first and baselines last, so that no long run is left at the end."""
+    return sorted(runs, key=lambda run: (run.method in BASELINES, -int(run.values.get("n", 0))))
 
 
 def in_order(recipe: Recipe, records: Sequence[Record]) -> tuple[Record, ...]:
-    """Return the records in the order of the recipe's settings and methods."""
-    settings, methods = (
-        {name: i for i, name in enumerate(names)}
-        for names in (
-            [s.name for s in recipe.settings],
-            recipe.methods,
-        )
-    )
+    """Return the records in the order of the recipe's settings and methods; unknown ones come last."""
+    settings = {setting.name: i for i, setting in enumerate(recipe.settings)}
+    methods = {name: i for i, name in enumerate(recipe.methods)}
     last = len(records)
-    return tuple(
-        sorted(
-            records,
-            key=lambda r: (settings.get(r.cell.setting, last), methods.get(r.cell.method, last), r.cell.seed),
-        )
-    )
 
+    def place(record: Record) -> tuple[int, int, int]:
+        run = record.run
+        return settings.get(run.setting, last), methods.get(run.method, last), run.seed
 
-def listing() -> Table:
-    """Return the table of all recipes, paper by paper."""
-    table = Table(box=None, caption="identifiable reproduce NAME [--quick]", caption_justify="left")
-    table.add_column("recipe", no_wrap=True)
-    table.add_column("what", overflow="fold")
-    table.add_column("fits, quick", justify="right", no_wrap=True)
-    previous = None
-    for recipe in RECIPES.values():
-        paper, _, place = recipe.source.partition("), ")
-        if paper != previous:
-            table.add_row("")
-            table.add_row(Text(recipe.name.split("/")[0], "bold"), Text(f"{paper})", "bold"))
-        fits, quick = (len(recipe.cells(quick=quick)) for quick in (False, True))
-        table.add_row(f"  {recipe.name}", Text.assemble(recipe.title, (f"  {place}", "dim")), f"{fits}, {quick}")
-        previous = paper
-    return table
-
-
-def rendered(found: Reproduction) -> Table:
-    """Return the table of a run for a terminal: settings by methods on the main metric; all metrics of one setting."""
-    recipe, frame = found.recipe, found.table
-    main = recipe.metrics[0]
-    title, caption = f"{recipe.name}: {recipe.title}", _caption(found)
-    table = Table(
-        title=title, caption=caption, title_justify="left", caption_justify="left", box=SIMPLE, padding=(0, 1)
-    )
-    if frame["setting"].nunique() == 1:
-        shown = [m for m in recipe.metrics if frame[f"{m}_mean"].notna().any()]
-        table.add_column(str(frame["setting"].iloc[0]), overflow="fold")
-        for metric in shown:
-            table.add_column(metric, justify="right")
-        for row in frame.to_dict("records"):
-            table.add_row(row["method"], *(_number(row, m, main) for m in shown), style=STYLES.get(row["kind"], ""))
-        return table
-    table.add_column(main, no_wrap=True)
-    methods = frame.sort_values("kind", key=lambda kind: kind == "published", kind="stable")["method"].unique()
-    for method in methods:
-        table.add_column(method, justify="right", overflow="fold")
-    for setting, rows in frame.groupby("setting", sort=False):
-        own = {row["method"]: row for row in rows.to_dict("records")}
-        table.add_row(str(setting), *(_number(own[m], main, main) if m in own else "" for m in methods))
-    return table
-
-
-def _number(row: Mapping[Hashable, Any], metric: str, main: str) -> Text:
-    """Return mean and sd; the main metric green and marked where it beats all baselines, red where it does not."""
-    beats = row["against_baselines"] if metric == main else ""
-    text = spread(row[f"{metric}_mean"], row[f"{metric}_sd"]) + "*" * (beats == BEATS)
-    if row["failed"]:
-        return Text(f"{text} {row['failed']} failed", "red")
-    return Text(text, {BEATS: "green", BEATS_NOT: "red"}.get(beats, STYLES.get(row["kind"], "")))
-
-
-def spread(mean: float, sd: float) -> str:
-    """Return a mean and its standard deviation, short: ".950 ±.012"; a dash where there is none.
-
-    Examples
-    --------
-    >>> spread(0.95, 0.012), spread(0.95, float("nan")), spread(float("nan"), 0.0), spread(-0.2, 0.1), spread(75.3, 2.0)
-    ('.950 ±.012', '.950', '–', '-.200 ±.100', '75.3 ±2.0')
-    """
-    if math.isnan(mean):
-        return "–"
-    digits = 1 if abs(mean) >= LARGE else 3
-    return " ±".join(
-        f"{v:.{digits}f}".replace("0.", ".", 1) if abs(v) < 1 else f"{v:.{digits}f}"
-        for v in (mean, sd)
-        if not math.isnan(v)
-    )
-
-
-def _caption(found: Reproduction) -> str:
-    results = found.results
-    words = [f"{results.done} cells done"]
-    words += [f"{results.failed} failed"] * (results.failed > 0) + [f"{len(results.missing)} missing"] * bool(
-        results.missing
-    )
-    small = "A smaller version: fewer rows, seeds and steps than the paper. " if _is_quick(results.records) else ""
-    return small + ", ".join(words) + ". Mean ± sd over seeds; * better than every trivial baseline."
-
-
-def _is_quick(records: Sequence[Record]) -> bool:
-    return any(r.cell.size == "quick" for r in records)
+    return tuple(sorted(records, key=place))
 
 
 def show(found: Reproduction, console: Console | None = None) -> None:
-    """Print the table, what failed, and where the page is."""
-    console = console or Console()
-    console.print(rendered(found))
-    for record in found.results.records:
-        if record.status != "done":
-            console.print(
-                f"failed: {record.cell.setting}, {record.cell.method}, seed {record.cell.seed}: {record.error}",
-                markup=False,
-                style="red",
-            )
-    console.print(f"\nWritten: {found.page} and {found.csv.name} beside it.", highlight=False, markup=False)
+    """Print the table, the failed runs, and the path of the page."""
+    console, results = console or Console(), found.results
+    console.print(terminal_table(found.recipe, results.records, _caption(results)))
+    for record in results.records:
+        if record.status == FAILED:
+            run = record.run
+            text = f"failed: {run.setting}, {run.method}, seed {run.seed}: {record.error}"
+            console.print(text, markup=False, style="red")
+    console.print(f"\nWrote {found.page} and {found.csv.name} beside it.", highlight=False, markup=False)
+
+
+def _caption(results: Results) -> str:
+    counts = {"done": results.done, "failed": results.failed, "missing": len(results.missing)}
+    text = ", ".join(f"{count} {state}" for state, count in counts.items() if count or state == "done")
+    quick = any(record.run.size == QUICK for record in results.records)
+    small = "A smaller version: fewer rows, seeds and steps than the paper. " if quick else ""
+    return f"{small}Runs: {text}. Mean ± sd over seeds; † does not beat the best trivial baseline."

@@ -1,11 +1,10 @@
-"""A sweep in numbers: every method on every setting, beside what was published and beside the trivial baselines."""
+"""The results of a sweep: every method on every setting, compared with published numbers and trivial baselines."""
 
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -22,7 +21,7 @@ Kind = Literal["method", "baseline", "published"]
 
 @dataclass(frozen=True)
 class Spread:
-    """A metric over seeds: mean, sd (nan for one seed), worst, and how many seeds have a finite value."""
+    """A metric over seeds: mean, sd (nan for one seed), worst, and the number of seeds with a finite value."""
 
     mean: float = math.nan
     sd: float = math.nan
@@ -30,8 +29,8 @@ class Spread:
     n: int = 0
 
     @classmethod
-    def of(cls, values: Iterable[float], metric: str) -> "Spread":
-        """Summarise the finite ones of the values.
+    def of(cls, values: Iterable[float], metric: str) -> Self:
+        """Summarise the finite values.
 
         Examples
         --------
@@ -46,23 +45,23 @@ class Spread:
 
 
 def summarise(recipe: Recipe, records: Sequence[Record]) -> pd.DataFrame:
-    """Return a row per setting and method, in the order of the recipe; published numbers have rows of their own.
+    """Return one row per setting and method, in the order of the recipe; published numbers have their own rows.
 
     Only settings with a record have rows. Columns:
 
-    - setting, method, kind: "method", "baseline" (one of `sweep.BASELINES`) or "published" (named as in the paper);
+    - setting, method, kind: "method", "baseline" (one of `recipe.BASELINES`) or "published" (named as in the paper);
     - for each metric of the recipe `mcc_mean`, `mcc_sd` (ddof 1, nan for one seed), `mcc_worst` and `mcc_n`, the number
       of seeds with a finite value;
-    - failed: cells that ended in an error;
-    - on the main metric, the recipe's first: `against`, the published method compared with (the one whose name is in
-      the method's name, or else the best one of the setting), and `against_published`, "better", "worse" or "as
-      published": within one sd of the difference, √(sd² + sd²) with 0 for an unknown sd, or within the rounding of
-      printed numbers, 0.005;
+    - failed: number of runs that ended in an error;
+    - on the main metric, the recipe's first: `against`, the published number compared with (the one whose
+      `compare_with` lists the method, or else the best one of the setting), and `against_published`, "better", "worse"
+      or "as published": within one sd of the difference, √(sd² + sd²) with 0 for an unknown sd, or within the rounding
+      of printed numbers, 0.005;
     - `against_baselines`: "beats the baselines" if the mean is better than that of every trivial baseline, else "does
-      not"; empty for baselines themselves;
+      not"; empty for the baselines;
     - verdict: both in one phrase.
 
-    Less is better for the metrics in `LOWER`, more for all others.
+    Lower is better for the metrics in `LOWER`, higher for all others.
     """
     runs = latest(records)
     rows = [row for setting in settings_of(recipe, runs) for row in _rows(recipe, setting, runs)]
@@ -71,19 +70,19 @@ def summarise(recipe: Recipe, records: Sequence[Record]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["setting", "method", "kind", *metrics, *last])
 
 
-def per_cell(records: Sequence[Record]) -> pd.DataFrame:
-    """Return a row per cell: its setting and the setting's values, method, seed, what was measured, where, with what.
+def per_run(records: Sequence[Record]) -> pd.DataFrame:
+    """Return one row per run: setting and its values, method, seed, metrics, device and versions.
 
-    Values are named `setting.n`; a metric whose name is a column already, `metric.seconds`.
+    Values have columns such as `setting.n`; a metric with the name of another column is `metric.seconds`.
     """
     runs = latest(records)
-    values = _names(r.cell.values for r in runs)
+    values = _names(r.run.values for r in runs)
     metrics = _names(r.metrics for r in runs)
     rows = []
     for r in runs:
-        row: dict[str, Any] = {"setting": r.cell.setting}
-        row |= {f"setting.{name}": _plain(r.cell.values.get(name)) for name in values}
-        row |= {"method": r.cell.method, "seed": r.cell.seed, "status": r.status}
+        row: dict[str, Any] = {"setting": r.run.setting}
+        row |= {f"setting.{name}": _plain(r.run.values.get(name)) for name in values}
+        row |= {"method": r.run.method, "seed": r.run.seed, "status": r.status}
         row |= {_column(name): r.metrics.get(name, math.nan) for name in metrics}
         row |= {"seconds": r.seconds, "error": r.error, "device": r.device, "commit": r.commit}
         rows.append(row | {"finished": r.finished, "versions": json.dumps(dict(r.versions), sort_keys=True)})
@@ -95,47 +94,47 @@ _FIXED = ("seconds", "error", "device", "commit", "finished", "versions")
 
 
 def latest(records: Sequence[Record]) -> list[Record]:
-    """Keep the last record of each cell, where the cell first stood: a cell that failed may have been run again."""
-    return list({r.cell.key: r for r in records}.values())
+    """Return the last record of each run, in the order of the first ones: a failed run may have been repeated."""
+    return list({r.run.key: r for r in records}.values())
 
 
 def settings_of(recipe: Recipe, runs: Sequence[Record]) -> list[str]:
-    """Return the settings that have a record, in the order of the recipe; what the recipe does not know comes last."""
-    return _ordered([s.name for s in recipe.settings], (r.cell.setting for r in runs))
+    """Return the settings that have a record, in the order of the recipe; unknown ones come last."""
+    return _ordered([s.name for s in recipe.settings], (r.run.setting for r in runs))
 
 
 def methods_of(recipe: Recipe, runs: Sequence[Record]) -> list[str]:
-    """Return the methods that have a record, in the order of the recipe; what the recipe does not know comes last."""
-    return _ordered(list(recipe.methods), (r.cell.method for r in runs))
+    """Return the methods that have a record, in the order of the recipe; unknown ones come last."""
+    return _ordered(list(recipe.methods), (r.run.method for r in runs))
 
 
 def kind_of(method: str) -> Kind:
-    """Return what a method of a sweep is."""
+    """Return whether a method of a recipe is a trivial baseline."""
     return "baseline" if method in BASELINES else "method"
 
 
 def value_of(record: Record, metric: str) -> float:
-    """Return a metric of a record, nan where it was not measured."""
+    """Return a metric of a record, nan if it was not measured."""
     return float(record.metrics.get(metric, record.seconds if metric == "seconds" else math.nan))
 
 
 def _rows(recipe: Recipe, setting: str, runs: Sequence[Record]) -> list[dict[str, Any]]:
-    main, mine = recipe.metrics[0], [r for r in runs if r.cell.setting == setting]
+    main, mine = recipe.metrics[0], [r for r in runs if r.run.setting == setting]
     spreads: dict[str, dict[str, Spread]] = {}
     for method in methods_of(recipe, mine):
-        done = [r for r in mine if r.cell.method == method and r.status == "done"]
+        done = [r for r in mine if r.run.method == method and r.status == "done"]
         spreads[method] = {metric: Spread.of((value_of(r, metric) for r in done), metric) for metric in recipe.metrics}
     known = [p for p in recipe.published if p.setting == setting and p.metric in recipe.metrics]
     trivial = [s[main].mean for m, s in spreads.items() if m in BASELINES and math.isfinite(s[main].mean)]
     rows = []
     for method, found in spreads.items():
-        printed = _to_compare(method, [p for p in known if p.metric == main])
-        words = _against_published(found[main], printed, main)
+        printed = compared_with(method, [p for p in known if p.metric == main])
+        against = _against_published(found[main], printed, main)
         beats = "" if method in BASELINES else _against_baselines(found[main].mean, trivial, main)
-        failed = sum(r.cell.method == method and r.status != "done" for r in mine)
+        failed = sum(r.run.method == method and r.status != "done" for r in mine)
         row = _row(setting, method, kind_of(method), found) | {"failed": failed}
-        row |= {"against": printed.method if printed and words else "", "against_published": words}
-        rows.append(row | {"against_baselines": beats, "verdict": _verdict(words, beats)})
+        row |= {"against": printed.method if printed and against else "", "against_published": against}
+        rows.append(row | {"against_baselines": beats, "verdict": _verdict(against, beats)})
     for method in dict.fromkeys(p.method for p in known):
         own = {p.metric: p for p in known if p.method == method}
         found = {k: Spread(own[k].mean, _or_nan(own[k].sd)) if k in own else Spread() for k in recipe.metrics}
@@ -151,29 +150,16 @@ def _row(setting: str, method: str, kind: Kind, found: Mapping[str, Spread]) -> 
     return row
 
 
-def _to_compare(method: str, printed: Sequence[Published]) -> Published | None:
-    """Choose the published number whose name the method's name contains, the longest, or else the setting's best."""
-    named = [p for p in printed if _is_named(method, as_printed(p.method))]
-    if named:
-        return max(named, key=lambda p: len(p.method))
-    return max(printed, key=lambda p: goodness(p.mean, p.metric), default=None)
+def compared_with(method: str, published: Sequence[Published]) -> Published | None:
+    """Return the published number whose `compare_with` lists the method, or else the best one."""
+    listed = (p for p in published if method in p.compare_with)
+    best = max(published, key=lambda p: goodness(p.mean, p.metric), default=None)
+    return next(listed, best)
 
 
 def as_printed(method: str) -> str:
-    """Return the name of a published method without the word that says it is published."""
+    """Return the name of a published method without the prefix that says it is published."""
     return method.removeprefix("published: ")
-
-
-def _is_named(method: str, name: str) -> bool:
-    """Tell whether a method's name has another name in it, word by word.
-
-    Examples
-    --------
-    >>> _is_named("VaDE, linear start", "VaDE"), _is_named("TwoStage, eps=10", "eps=1")
-    (True, False)
-    """
-    words, wanted = (re.findall(r"[^\s,()]+", text.lower()) for text in (method, name))
-    return any(words[i : i + len(wanted)] == wanted for i in range(len(words) - len(wanted) + 1))
 
 
 def _against_published(found: Spread, printed: Published | None, metric: str) -> str:
@@ -195,11 +181,11 @@ def _against_baselines(mean: float, trivial: Sequence[float], metric: str) -> st
 def _verdict(published: str, baselines: str) -> str:
     first = {BETTER: "better than published", WORSE: "worse than published"}.get(published, published)
     second = {BEATS_NOT: "does not beat the baselines"}.get(baselines, baselines)
-    return ", ".join(words for words in (first, second) if words)
+    return ", ".join(part for part in (first, second) if part)
 
 
 def goodness(value: float, metric: str) -> float:
-    """Return the value with the sign that makes more better."""
+    """Return the value with the sign for which higher is better."""
     return -value if metric in LOWER else value
 
 
@@ -217,8 +203,8 @@ def _names(maps: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _column(metric: str) -> str:
-    taken = {"setting", "method", "seed", "status", *_FIXED}
-    return f"metric.{metric}" if metric in taken or metric.startswith("setting.") else metric
+    reserved = {"setting", "method", "seed", "status", *_FIXED}
+    return f"metric.{metric}" if metric in reserved or metric.startswith("setting.") else metric
 
 
 def _plain(value: Any) -> Any:

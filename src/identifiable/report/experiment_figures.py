@@ -1,10 +1,9 @@
-"""The figures of a sweep's page."""
+"""The figures of an experiment's page."""
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -12,20 +11,21 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from identifiable.experiments.recipe import Record
-from identifiable.experiments.summary import Kind, as_printed, goodness, kind_of, value_of
-from identifiable.report.experiment_shared import Sweep, label_of, natural
+from identifiable.experiments.summary import as_printed, goodness, kind_of, value_of
 from identifiable.report.html import Section, render
 from identifiable.report.svg import MarkStyle, Point, Scale, Series, heat_map, mark, plot
+from identifiable.report.sweep import Sweep, label_of, natural
 from identifiable.report.table import number, spread
 
 MOST_HEAT_MAPS = 24
 MOST_SCATTERS = 6
-ENOUGH_RESTARTS = 5
+MIN_RESTARTS = 5  # points of a scatter plot
+LOG_FROM = 8  # ratio of the largest to the smallest value above which an axis is logarithmic
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A drawing with a heading and a few words."""
+    """A drawing with a heading and a caption."""
 
     title: str
     drawing: Markup
@@ -36,31 +36,28 @@ class Panel:
 
 
 def panels(sweep: Sweep) -> Section | None:
-    """Draw the main metric against each axis of the recipe, all others at their most common value."""
+    """Draw the main metric against each parameter of the recipe, with all others at their most common value."""
     drawn = [panel for axis in sweep.recipe.axes if (panel := _panel(sweep, axis)) is not None]
     if not drawn:
         return None
-    kinds: list[tuple[Kind, str]] = [(kind_of(m), m) for m in sweep.methods]
-    kinds += [("published", m) for m in sweep.published]
-    legend = [Series(as_printed(m), sweep.mark_style(kind, m), (), kind) for kind, m in kinds]
+    legend = [Series(as_printed(m), sweep.mark_style(kind, m), (), kind) for kind, m in sweep.columns]
     lead = (
-        f"{label_of(sweep.main)}, mean and sd over seeds; all other parameters at their most common value. Dashed: as "
-        "published. Press names in the legend to make them stand out."
+        f"{label_of(sweep.main)}, mean and sd over seeds, with all other parameters at their most common value. "
+        "Dashed: published values. Select names in the legend to highlight them."
     )
-    return Section("parameters", "Against each parameter", render("plots.html", legend=legend, panels=drawn), lead)
+    return Section("parameters", "Effect of each parameter", render("plots.html", legend=legend, panels=drawn), lead)
 
 
 def _panel(sweep: Sweep, axis: str) -> Panel | None:
-    values = {r.cell.setting: r.cell.values for r in sweep.runs}
+    values = {r.run.setting: r.run.values for r in sweep.runs}
     usual = usual_values(sweep, values)
     others = [name for name in sweep.recipe.axes if name != axis]
     chosen = [s for s in sweep.settings if axis in values[s] and all(values[s].get(o) == usual[o] for o in others)]
-    ordered = sorted({_hashable(values[s][axis]): values[s][axis] for s in chosen}.values(), key=natural)
+    ordered = sorted({repr(values[s][axis]): values[s][axis] for s in chosen}.values(), key=natural)
     if len(ordered) < 2:
         return None
-    place, x = _places(ordered)
-    at = {s: place[_hashable(values[s][axis])] for s in chosen}
-    series = [one for one in _all_series(sweep, at) if one.points]
+    position, x = _positions(ordered)
+    series = _all_series(sweep, {s: position[repr(values[s][axis])] for s in chosen})
     if not series:
         return None
     main = label_of(sweep.main)
@@ -71,28 +68,23 @@ def _panel(sweep: Sweep, axis: str) -> Panel | None:
 
 
 def usual_values(sweep: Sweep, values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the most common value of each axis over the settings, the first of several."""
-    found: dict[str, Any] = {}
+    """Return the most common value of each parameter over the settings; the first one of a tie."""
+    found = {}
     for axis in sweep.recipe.axes:
         every = [values[s].get(axis) for s in sweep.settings]
-        counts = Counter(_hashable(v) for v in every)
-        found[axis] = max(every, key=lambda v, counts=counts: counts[_hashable(v)], default=None)  # type: ignore[misc]
+        counts = Counter(map(repr, every))
+        found[axis] = next((v for v in every if counts[repr(v)] == max(counts.values())), None)
     return found
 
 
-def _hashable(value: Any) -> Any:
-    return repr(value) if isinstance(value, list | dict) else value
-
-
-def _places(ordered: Sequence[Any]) -> tuple[dict[Any, float], Scale]:
-    """Put values on a scale: numbers by size (or its logarithm where they span a decade), all others side by side."""
+def _positions(ordered: Sequence[Any]) -> tuple[dict[str, float], Scale]:
+    """Return the position of each value: numbers by size or its logarithm, all others at equal distances."""
     numeric = all(isinstance(v, int | float) and not isinstance(v, bool) for v in ordered)
-    if not numeric:
-        marks = tuple((float(i), _cut(str(v))) for i, v in enumerate(ordered))
-        return {_hashable(v): float(i) for i, v in enumerate(ordered)}, Scale(0.0, len(ordered) - 1.0, False, marks)
-    low, high = float(ordered[0]), float(ordered[-1])
-    marks = tuple((float(v), mark(v)) for v in ordered)
-    return {v: float(v) for v in ordered}, Scale(low, high, low > 0 and high >= 8 * low, marks)
+    at = [float(v) for v in (ordered if numeric else range(len(ordered)))]
+    texts = [mark(v) if numeric else _cut(str(v)) for v in ordered]
+    log = numeric and at[0] > 0 and at[-1] >= LOG_FROM * at[0]
+    scale = Scale(at[0], at[-1], log, tuple(zip(at, texts, strict=True)))
+    return dict(zip(map(repr, ordered), at, strict=True)), scale
 
 
 def _cut(text: str, most: int = 16) -> str:
@@ -100,21 +92,20 @@ def _cut(text: str, most: int = 16) -> str:
 
 
 def _all_series(sweep: Sweep, at: Mapping[str, float]) -> list[Series]:
-    """Return a series per method, baselines below and methods on top."""
-    points: dict[tuple[Kind, str], list[Point]] = {}
-    for row in sweep.rows:
-        mean, sd = row[f"{sweep.main}_mean"], row[f"{sweep.main}_sd"]
-        if row["setting"] in at and math.isfinite(mean):
-            published = " as published" if row["kind"] == "published" else ""
-            words = f"{as_printed(row['method'])}{published}, {row['setting']}: {spread(mean, sd, 3)}"
-            points.setdefault((row["kind"], row["method"]), []).append(Point(at[row["setting"]], mean, sd, words))
-    order: list[Kind] = ["baseline", "published", "method"]
-    return [
-        Series(as_printed(method), sweep.mark_style(kind, method), sorted(found, key=lambda p: p.x), kind)
-        for kind, method, found in sorted(
-            ((kind, method, found) for (kind, method), found in points.items()), key=lambda f: order.index(f[0])
-        )
-    ]
+    """Return a series per method, baselines first, so that methods are drawn on top."""
+    series = []
+    for kind, method in sorted(sweep.columns, key=lambda column: ("baseline", "published", "method").index(column[0])):
+        points = []
+        for row in sweep.rows:
+            mean, sd, setting = row[f"{sweep.main}_mean"], row[f"{sweep.main}_sd"], row["setting"]
+            if (row["kind"], row["method"]) == (kind, method) and setting in at and math.isfinite(mean):
+                published = " as published" if kind == "published" else ""
+                words = f"{as_printed(method)}{published}, {setting}: {spread(mean, sd, 3)}"
+                points.append(Point(at[setting], mean, sd, words))
+        if points:
+            points.sort(key=lambda point: point.x)
+            series.append(Series(as_printed(method), sweep.mark_style(kind, method), points, kind))
+    return series
 
 
 # -- heat maps ----------------------------------------------------------------------------
@@ -122,34 +113,31 @@ def _all_series(sweep: Sweep, at: Mapping[str, float]) -> list[Series]:
 
 def correlations(sweep: Sweep) -> Section | None:
     """Draw |correlation| of true and matched latents for the first seed of each setting."""
-    found: dict[str, list[tuple[Record, NDArray[np.float64]]]] = {}
+    ranked: list[tuple[int, Record, NDArray[np.float64]]] = []
     for setting in sweep.settings:
-        for method in sweep.methods:
-            run = sweep.first(setting, method) if kind_of(method) == "method" else None
-            table = _table(run.arrays.get("correlation")) if run is not None else None
-            if run is not None and table is not None:
-                found.setdefault(setting, []).append((run, table))
-    # The best method of every setting, then the second best of every setting, and so on: no setting is left out.
-    for picks in found.values():
-        picks.sort(key=lambda pick: goodness(value_of(pick[0], sweep.main), sweep.main), reverse=True)
-    turns = [pick for turn in zip_longest(*found.values()) for pick in turn if pick is not None]
-    if not turns:
+        firsts = [run for m in sweep.methods if kind_of(m) == "method" for run in sweep.of(setting, m)[:1]]
+        firsts.sort(key=lambda run: goodness(value_of(run, sweep.main), sweep.main), reverse=True)
+        tables = [(run, table) for run in firsts if (table := _table(run.arrays.get("correlation"))) is not None]
+        ranked += [(rank, run, table) for rank, (run, table) in enumerate(tables)]
+    if not ranked:
         return None
-    picked = sorted(turns[:MOST_HEAT_MAPS], key=lambda pick: sweep.settings.index(pick[0].cell.setting))
-    drawn = [_heat(sweep, run, table) for run, table in picked]
-    count = f"{len(drawn)} of {len(turns)}" if len(drawn) < len(turns) else f"{len(drawn)}"
+    # The best method of every setting, then the second best of every setting, and so on: every setting is shown.
+    picked = sorted(ranked, key=lambda pick: pick[0])[:MOST_HEAT_MAPS]
+    picked.sort(key=lambda pick: sweep.settings.index(pick[1].run.setting))
+    drawn = [_heat(sweep, run, table) for _, run, table in picked]
+    count = f"{len(drawn)} of {len(ranked)}" if len(drawn) < len(ranked) else f"{len(drawn)}"
     lead = (
-        "|Correlation| of true latents, the rows, with estimated ones, the columns in matched order: a good recovery "
-        "is a strong diagonal and nothing else."
+        "|Correlation| of true latents (rows) with estimated latents (columns, in matched order). A perfect recovery "
+        "is a dark diagonal on white."
     )
-    if len(drawn) < len(turns):
-        lead += " The best method of every setting is shown, and as many others as there is room for."
+    if len(drawn) < len(ranked):
+        lead += " The best method of every setting is shown, then the second best, and so on."
     body = render("gallery.html", title=f"Heat maps of the first seed ({count})", panels=drawn)
-    return Section("correlations", "Correlations with the truth", body, lead)
+    return Section("correlations", "Correlations with the true latents", body, lead)
 
 
 def _table(table: Any) -> NDArray[np.float64] | None:
-    """Return a table of numbers, or None if it is none."""
+    """Return a 2-D array of numbers, or None if the value is not one."""
     try:
         array = np.asarray(table, dtype=np.float64)
     except (TypeError, ValueError):
@@ -163,48 +151,47 @@ def _heat(sweep: Sweep, run: Record, table: NDArray[np.float64]) -> Panel:
     off = values.copy()
     off[matched, matched] = 0
     alt = (
-        f"{values.shape[0]} true latents against {values.shape[1]} estimated ones, {run.cell.method} on "
-        f"{run.cell.setting}: mean {values[matched, matched].mean():.2f} on the diagonal, up to {off.max():.2f} off it"
+        f"{values.shape[0]} true against {values.shape[1]} estimated latents, {run.run.method} on "
+        f"{run.run.setting}: mean {values[matched, matched].mean():.2f} on the diagonal, up to {off.max():.2f} off it"
     )
-    words = f"{run.cell.method}, {label_of(sweep.main)} {number(value_of(run, sweep.main), 3)}"
-    return Panel(run.cell.setting, heat_map(values, alt), words)
+    words = f"{run.run.method}, {label_of(sweep.main)} {number(value_of(run, sweep.main), 3)}"
+    return Panel(run.run.setting, heat_map(values, alt), words)
 
 
 # -- restarts ------------------------------------------------------------------------------
 
 
 def restarts(sweep: Sweep) -> Section | None:
-    """Draw what a restart scored, without the truth, against how near it came to the truth."""
+    """Draw the label-free score of each restart against its recovery of the true latents."""
     drawn = []
     for setting in sweep.settings:
         for method in sweep.methods:
-            own = [r for r in sweep.done if (r.cell.setting, r.cell.method) == (setting, method)]
-            pairs = {r.cell.seed: pair for r in own if (pair := _pairs(r)) is not None}
+            pairs = {r.run.seed: pair for r in sweep.of(setting, method) if (pair := _pairs(r)) is not None}
             if pairs:
-                drawn.append(_scatter(sweep, setting, method, dict(sorted(pairs.items()))))
+                drawn.append(_scatter(sweep, setting, method, pairs))
     if not drawn:
         return None
     lead = (
-        "Does the label-free score choose well? One point per restart of the first seed; r is the correlation of score "
-        "and recovery, for each seed."
+        "Whether the label-free score selects good restarts. One point per restart of the first seed; r is the "
+        "correlation of score and recovery for each seed."
     )
     if len(drawn) > MOST_SCATTERS:
         lead += f" The first {MOST_SCATTERS} of {len(drawn)} are shown."
     body = render("plots.html", legend=(), panels=drawn[:MOST_SCATTERS])
-    return Section("restarts", "Restarts: score against recovery", body, lead)
+    return Section("restarts", "Score and recovery of restarts", body, lead)
 
 
 def _pairs(run: Record) -> NDArray[np.float64] | None:
-    """Return scores and recoveries of the restarts (R, 2) where both are finite, None if they are too few."""
+    """Return score and recovery of the restarts (R, 2) where both are finite; None if there are too few."""
     both = _table([run.arrays.get("scores"), run.arrays.get("restarts")])
     if both is None:
         return None
     pairs = both.T[np.isfinite(both).all(0)]
-    return pairs if len(pairs) >= ENOUGH_RESTARTS else None
+    return pairs if len(pairs) >= MIN_RESTARTS else None
 
 
 def correlation(pairs: NDArray[np.float64]) -> float:
-    """Return the correlation of two columns, nan where one does not vary."""
+    """Return the correlation of two columns; nan if one is constant."""
     if (np.ptp(pairs, axis=0) == 0).any():
         return math.nan
     return float(np.asarray(np.corrcoef(pairs.T))[0, 1])
@@ -212,7 +199,10 @@ def correlation(pairs: NDArray[np.float64]) -> float:
 
 def _scatter(sweep: Sweep, setting: str, method: str, pairs: Mapping[int, NDArray[np.float64]]) -> Panel:
     seed, first = next(iter(pairs.items()))
-    points = [Point(score, near, words=f"score {score:.4g}, recovery {near:.3f}") for score, near in first.tolist()]
+    points = [
+        Point(score, recovery, words=f"score {score:.4g}, recovery {recovery:.3f}")
+        for score, recovery in first.tolist()
+    ]
     look = MarkStyle(sweep.mark_style(kind_of(method), method).shade, 0)
     r = ", ".join(number(correlation(found), 2) for found in pairs.values())
     label = f"Score against recovery of {len(first)} restarts of {method} on {setting}, seed {seed}: r = {r}"

@@ -1,54 +1,47 @@
-"""The tables of a sweep's page."""
+"""The tables of an experiment's report: values that the page, the Markdown file and the terminal write."""
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from identifiable.experiments.summary import (
-    BEATS,
-    BEATS_NOT,
-    BETTER,
-    LOWER,
-    SAME,
-    WORSE,
-    as_printed,
-    kind_of,
-    value_of,
-)
-from identifiable.persist import rename_certificate
-from identifiable.report.experiment_shared import Sweep, label_of
+from identifiable.experiments import summary
+from identifiable.experiments.recipe import Recipe, Record
+from identifiable.experiments.summary import BEATS, BEATS_NOT, BETTER, SAME, WORSE, Kind, as_printed, kind_of
+from identifiable.report.certificate_text import certificate_in_words
 from identifiable.report.html import Section, render
 from identifiable.report.svg import Scale, strip, strip_axis, tag
-from identifiable.report.table import (
-    Column,
-    Entry,
-    Row,
-    Table,
-    digits_for,
-    number,
-    printed,
-    set_spread,
-)
+from identifiable.report.sweep import Sweep, label_of
+from identifiable.report.table import FIGURE_SPACE, Column, Entry, Row, Table, digits_for
 from identifiable.theory.certificate import Level
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
 SIGNS = {BETTER: "▲", SAME: "=", WORSE: "▼"}
 MARKS = {BETTER: "better", SAME: "", WORSE: "worse"}
 PHRASES = {BETTER: "better than published", SAME: "as published", WORSE: "worse than published"}
+BANDS: dict[Kind, str] = {"method": "This library", "published": "Published", "baseline": "Trivial baselines"}
 FILTER, SWITCH = "Filter settings", "Hide baselines"
 DAGGER = "†"
+LOG_FROM = 20  # ratio of the longest to the shortest run time above which their scale is logarithmic
 
 
-# -- in short ----------------------------------------------------------------------------
+# -- summary -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Tally:
-    """In how many settings a method is better than published, as published, worse; and in how many it beats them."""
+    """In how many settings a method is better than published, as published or worse, and beats the baselines.
+
+    Attributes
+    ----------
+    beats, faced : settings in which the method beats every trivial baseline, and settings with baselines.
+    """
 
     method: str
     better: int
@@ -65,31 +58,18 @@ class Tally:
     @property
     def words(self) -> str:
         """The tally as a sentence."""
-        parts = [words for words in (self._against_published(), self._against_baselines()) if words]
-        text = "; ".join(parts) or "nothing to compare with"
-        return f"{text[:1].upper()}{text[1:]}."
-
-    def _against_published(self) -> str:
         counts = {PHRASES[BETTER]: self.better, PHRASES[SAME]: self.same, PHRASES[WORSE]: self.worse}
-        found = [(phrase, count) for phrase, count in counts.items() if count]
-        if self.compared < 2:
-            return "".join(phrase for phrase, _ in found)
-        first, *others = [f"{phrase} in {count}" for phrase, count in found]
-        return f"{first} of {self.compared} settings" + "".join(f", {words}" for words in others)
-
-    def _against_baselines(self) -> str:
-        if self.faced > 1:
-            return f"beats every trivial baseline in {self.beats} of {self.faced}"
-        return {0: "", 1: BEATS if self.beats else "does not beat the baselines"}[self.faced]
+        parts = [", ".join(f"{words} in {n} of {self.compared} settings" for words, n in counts.items() if n)]
+        parts += [f"beats every trivial baseline in {self.beats} of {self.faced} settings"] if self.faced else []
+        text = "; ".join(filter(None, parts)) or "nothing to compare with"
+        return f"{text[:1].upper()}{text[1:]}."
 
 
 def tallies(sweep: Sweep) -> list[Tally]:
     """Count the verdicts of each method that is not a baseline."""
     found = []
-    for method in sweep.methods:
-        if kind_of(method) == "baseline":
-            continue
-        own = [row for row in sweep.rows if row["method"] == method and row["kind"] == "method"]
+    for method in (m for m in sweep.methods if kind_of(m) == "method"):
+        own = [row for row in sweep.rows if (row["kind"], row["method"]) == ("method", method)]
         published = Counter(row["against_published"] for row in own)
         faced = Counter(row["against_baselines"] for row in own)
         counts = (published[BETTER], published[SAME], published[WORSE])
@@ -98,197 +78,206 @@ def tallies(sweep: Sweep) -> list[Tally]:
 
 
 def short(sweep: Sweep) -> Section | None:
-    """Say what came out in a sentence per method."""
+    """Summarise each method in a sentence."""
     found = tallies(sweep)
     if not found:
         return None
     lead = f"By {label_of(sweep.main)}, the main metric; means over seeds."
-    return Section("short", "In short", render("short.html", tallies=found), lead)
+    return Section("short", "Summary", render("short.html", tallies=found), lead)
 
 
-# -- the paper's table -------------------------------------------------------------------
+def tables_of(sweep: Sweep) -> dict[str, Table]:
+    """Return a comparison of methods for each metric, or all results if there is a single setting."""
+    if len(sweep.settings) == 1:
+        return {sweep.settings[0]: all_results(sweep)}
+    metrics = [m for m in sweep.recipe.metrics if any(map(math.isfinite, sweep.means(m)))]
+    return {label_of(metric): comparison(sweep, metric) for metric in metrics}
+
+
+# -- settings by methods -----------------------------------------------------------------
 
 
 def glance(sweep: Sweep) -> Section | None:
-    """Set the main metric of all methods side by side, a row per setting."""
-    if not sweep.done or len(sweep.settings) < 2:  # one setting is one line, which the other table has
+    """Compare all methods by the main metric; a single setting is left to the table of all results."""
+    if not sweep.done or len(sweep.settings) < 2:
         return None
-    main = sweep.main
-    digits = digits_for([row[f"{main}_mean"] for row in sweep.rows])
+    table = comparison(sweep, sweep.main)
+    body = Markup("{}{}").format(table.html(), tag("p", *key(sweep), class_="key"))
+    return Section("table", "Comparison of methods", body, table.caption + ".")
+
+
+def comparison(sweep: Sweep, metric: str) -> Table:
+    """Return the table of one metric: a row per setting, a column per method."""
+    measured = {(row["kind"], row["method"]) for row in sweep.rows if math.isfinite(row[f"{metric}_mean"])}
+    methods = [column for column in sweep.columns if metric == sweep.main or column in measured]
     columns = [Column("Setting", name=True)]
-    places: list[tuple[str, str]] = []
-    for kind, band, names in (
-        ("method", "This run", [m for m in sweep.methods if kind_of(m) == "method"]),
-        ("published", "Published", sweep.published),
-        ("baseline", "Trivial baselines", [m for m in sweep.methods if kind_of(m) == "baseline"]),
-    ):
-        hidden = kind if kind == "baseline" else ""
-        columns += [Column(as_printed(name), "number", hidden, band, falling=main not in LOWER) for name in names]
-        places += [(kind, name) for name in names]
+    for kind, name in methods:
+        hidden = "baseline" if kind == "baseline" else ""
+        title, text = as_printed(name), _plain_name(kind, name)
+        columns.append(Column(title, "number", hidden, BANDS[kind], falling=metric not in summary.LOWER, text=text))
+    digits = digits_for(sweep.means(metric))
     rows = []
     for i, setting in enumerate(sweep.settings):
         own = {(row["kind"], row["method"]): row for row in sweep.rows if row["setting"] == setting}
-        best = _best([row[f"{main}_mean"] for (kind, _), row in own.items() if kind != "published"], main)
-        entries = [_glance_entry(own.get(place), main, digits, best) for place in places]
+        means = [row[f"{metric}_mean"] for (kind, _), row in own.items() if kind != "published"]
+        best = max((m for m in means if math.isfinite(m)), key=lambda m: summary.goodness(m, metric), default=math.nan)
+        entries = [_mean_entry(sweep, own.get(column), metric, digits, best) for column in methods]
         rows.append(Row([Entry(setting, float(i), "group"), *entries], setting))
-    caption = f"{label_of(main)}, mean ± sd over seeds"
-    table = Table(caption, columns, rows, filtered=FILTER, switch=SWITCH, sorted_by=0)
-    return Section("table", "The table", Markup("{}{}").format(table.html(), _key(sweep)), caption + ".")
+    caption = f"{label_of(metric)}, mean ± sd over seeds"
+    return Table(caption, columns, rows, filtered=FILTER, switch=SWITCH, sorted_by=0)
 
 
-def _best(means: list[float], metric: str) -> float:
-    finite = [m for m in means if math.isfinite(m)]
-    return math.nan if not finite else min(finite) if metric in LOWER else max(finite)
+def _plain_name(kind: Kind, method: str) -> str:
+    return f"published: {as_printed(method)}" if kind == "published" else method
 
 
-def _glance_entry(row: Mapping[str, Any] | None, metric: str, digits: int, best: float) -> Entry:
+def _mean_entry(sweep: Sweep, row: Mapping[str, Any] | None, metric: str, digits: int, best: float) -> Entry:
+    """Write mean ± sd of a method; on the main metric with signs for the two comparisons, the best one bold."""
     if row is None:
         return Entry("", None, "quiet")
-    mean, sd, sign = row[f"{metric}_mean"], row[f"{metric}_sd"], Markup("")
-    if row["kind"] == "published":
-        return Entry(set_spread(printed(mean, digits, ""), printed(sd, digits, "")), mean)
-    if not math.isfinite(mean):
+    mean, kind = row[f"{metric}_mean"], row["kind"]
+    if kind != "published" and not math.isfinite(mean):
         return Entry("failed" if row["failed"] else "–", None, "quiet")
-    marks = ["best" if mean == best else "", "quiet" if row["kind"] == "baseline" and mean != best else ""]
-    verdict = row["against_published"]
-    if verdict and row["kind"] == "method":
-        sign = Markup("{}{}").format(
-            tag("span", SIGNS[verdict], class_=f"sign {MARKS[verdict] or 'quiet'}", aria_hidden="true"),
-            tag("span", f" {PHRASES[verdict]}", class_="aside"),
-        )
+    entry = _spread_entry(row, metric, digits)
+    if kind == "published":  # these have separate columns, which need no padding
+        return replace(entry, content=entry.content.replace(FIGURE_SPACE, ""))
+    if metric != sweep.main:
+        return entry
+    before, after, verdict = Markup(""), Markup(""), row["against_published"]
+    marks = ["best" if mean == best else "quiet" if kind == "baseline" else ""]
+    if verdict and kind == "method":
+        after = _sign(SIGNS[verdict], f" {PHRASES[verdict]}", MARKS[verdict] or "quiet")
         marks.append(MARKS[verdict])
-    dagger = ""
     if row["against_baselines"] == BEATS_NOT:
-        words = tag("span", "does not beat the baselines ", class_="aside")
-        dagger = Markup("{}{}").format(tag("span", DAGGER, class_="sign", aria_hidden="true"), words)
-    text = Markup("{}{}{}").format(dagger, set_spread(number(mean, digits), number(sd, digits)), sign)
-    return Entry(text, mean, " ".join(filter(None, marks)))
+        before = _sign(DAGGER, "does not beat the baselines ")
+    text = f"{DAGGER * bool(before)}{entry.plain}{' ' + SIGNS[verdict] if after else ''}"
+    content = Markup("{}{}{}").format(before, entry.content, after)
+    return Entry(content, mean, " ".join(filter(None, marks)), text)
 
 
-def _key(sweep: Sweep) -> Markup:
-    items: list[Markup] = []
+def _spread_entry(row: Mapping[str, Any], metric: str, digits: int) -> Entry:
+    mean, sd = row[f"{metric}_mean"], row[f"{metric}_sd"]
+    return Entry.spread(mean, sd, digits, published=row["kind"] == "published") if math.isfinite(mean) else Entry("")
+
+
+def _sign(sign: str, words: str, mark: str = "") -> Markup:
+    """Draw a sign; screen readers read the words."""
+    shown = tag("span", sign, class_=f"sign {mark}".strip(), aria_hidden="true")
+    return Markup("{}{}").format(shown, tag("span", words, class_="aside"))
+
+
+def key(sweep: Sweep) -> list[Markup]:
+    """Return what the signs of a comparison mean."""
+    items = []
     if any(row["against_published"] for row in sweep.rows):
         items += [tag("span", f"{SIGNS[v]} {PHRASES[v]}", class_=MARKS[v] or None) for v in (BETTER, SAME, WORSE)]
     if any(row["against_baselines"] for row in sweep.rows):
         items.append(tag("span", f"{DAGGER} does not beat the best trivial baseline"))
-    items.append(Markup("<span><strong>bold</strong> best of this run</span>"))
-    return tag("p", *items, class_="key")
+    return [*items, Markup("<span><strong>bold</strong>: best mean of the setting</span>")]
 
 
-# -- every number ------------------------------------------------------------------------
+# -- all results -------------------------------------------------------------------------
 
 
 def numbers(sweep: Sweep) -> Section | None:
-    """Set all metrics, a row per setting and method."""
+    """Show all metrics."""
     if not sweep.rows:
         return None
-    main, others = sweep.main, _others(sweep)
-    digits = {m: digits_for([row[f"{m}_mean"] for row in sweep.rows]) for m in sweep.recipe.metrics}
+    table = all_results(sweep)
+    drawn = f"The plot shows {label_of(sweep.main)} with its sd; the dotted line is the published value compared with."
+    lead = Markup("{}. {} Single runs are in results.csv.").format(table.caption, tag("span", drawn, class_="roomy"))
+    return Section("numbers", "All results", table.html(), lead)
+
+
+def all_results(sweep: Sweep) -> Table:
+    """Return the table of all metrics: a row per setting and method."""
+    main = sweep.main
+    others = [m for m in sweep.recipe.metrics[1:] if any(map(math.isfinite, sweep.means(m)))]
+    digits = {m: digits_for(sweep.means(m)) for m in (main, *others)}
     columns = [
         Column("Setting"),
         Column("Method", name=True),
         Column(_with_axis(label_of(main), sweep.scale), "plot", sortable=False),
-        Column(label_of(main), "number", falling=main not in LOWER),
-        Column("worst", "number", falling=main not in LOWER),
+        Column(label_of(main), "number", falling=main not in summary.LOWER),
+        Column("worst", "number", falling=main not in summary.LOWER),
         Column("against published"),
         Column("against baselines"),
-        *(Column(label_of(metric), "number", falling=metric not in LOWER) for metric in others),
+        *(Column(label_of(metric), "number", falling=metric not in summary.LOWER) for metric in others),
         Column("seeds", "number"),
     ]
     order = ("method", "published", "baseline")
     ordered = sorted(sweep.rows, key=lambda row: (sweep.settings.index(row["setting"]), order.index(row["kind"])))
-    rows = [_numbers_row(sweep, row, digits) for row in ordered]
+    rows = [_results_row(sweep, row, digits) for row in ordered]
     caption = "All metrics of every method on every setting, mean ± sd over seeds"
-    table = Table(caption, columns, rows, tall=True, filtered=FILTER, switch=SWITCH, sorted_by=0)
-    drawn = f"The drawing shows {label_of(main)} with its sd; the dotted line is the published value compared with."
-    lead = Markup("{}. {} Every single run is in results.csv.").format(caption, tag("span", drawn, class_="roomy"))
-    return Section("numbers", "All numbers", table.html(), lead)
+    return Table(caption, columns, rows, tall=True, filtered=FILTER, switch=SWITCH, sorted_by=0)
 
 
 def _with_axis(title: str, scale: Scale) -> Markup:
     return tag("span", title, class_="aside") + strip_axis(scale)
 
 
-def _numbers_row(sweep: Sweep, row: Mapping[str, Any], digits: Mapping[str, int]) -> Row:
-    main, kind, method = sweep.main, row["kind"], row["method"]
+def _results_row(sweep: Sweep, row: Mapping[str, Any], digits: Mapping[str, int]) -> Row:
+    (main, *others), kind, setting = digits, row["kind"], row["setting"]
     mean, sd, worst = (row[f"{main}_{what}"] for what in ("mean", "sd", "worst"))
-    write = printed if kind == "published" else number
-    badge = "" if kind == "method" else tag("span", kind, class_="badge")
+    name, badge = as_printed(row["method"]), "" if kind == "method" else tag("span", kind, class_="badge")
+    style = sweep.mark_style(kind, row["method"])
     seeds = int(row[f"{main}_n"])
-    count = "" if kind == "published" else f"{seeds}" + (f" + {row['failed']} failed" if row["failed"] else "")
-    drawn = strip(
-        sweep.scale, look=sweep.mark_style(kind, method), value=mean, spread=sd, reference=_reference(sweep, row)
-    )
-    return Row(
-        [
-            Entry(row["setting"], float(sweep.settings.index(row["setting"])), "group"),
-            Entry(Markup("{}{}").format(as_printed(method), badge), as_printed(method)),
-            Entry(drawn, mean),
-            _metric_entry(row, main, write, digits[main]),
-            Entry(number(worst, digits[main]) if math.isfinite(worst) else "", worst),
-            _verdict_entry(row),
-            _baselines_entry(row["against_baselines"]),
-            *(_metric_entry(row, m, write, digits[m]) for m in _others(sweep)),
-            Entry(count, float(seeds) if kind != "published" else None, "worse" if row["failed"] else ""),
-        ],
-        row["setting"],
-        kind,
-    )
-
-
-def _others(sweep: Sweep) -> list[str]:
-    """Return the metrics after the main one that have a value anywhere."""
-    return [m for m in sweep.recipe.metrics[1:] if any(math.isfinite(row[f"{m}_mean"]) for row in sweep.rows)]
-
-
-def _metric_entry(row: Mapping[str, Any], metric: str, write: Callable[[float, int], str], digits: int) -> Entry:
-    mean, sd = row[f"{metric}_mean"], row[f"{metric}_sd"]
-    return Entry(set_spread(write(mean, digits), write(sd, digits)) if math.isfinite(mean) else "", mean)
+    failed = f" + {row['failed']} failed" if row["failed"] else ""
+    entries = [
+        Entry(setting, float(sweep.settings.index(setting)), "group"),
+        Entry(Markup("{}{}").format(name, badge), name, text=_plain_name(kind, row["method"])),
+        Entry(strip(sweep.scale, look=style, value=mean, spread=sd, reference=_reference(sweep, row)), mean),
+        _spread_entry(row, main, digits[main]),
+        Entry.number(worst, digits[main]) if math.isfinite(worst) else Entry(""),
+        _published_entry(row),
+        _baselines_entry(row["against_baselines"]),
+        *(_spread_entry(row, metric, digits[metric]) for metric in others),
+        Entry("") if kind == "published" else Entry(f"{seeds}{failed}", float(seeds), "worse" if failed else ""),
+    ]
+    return Row(entries, setting, kind)
 
 
 def _reference(sweep: Sweep, row: Mapping[str, Any]) -> float:
     """Return the published value that a row is compared with."""
-    for other in sweep.rows:
-        if (other["kind"], other["setting"], other["method"]) == ("published", row["setting"], row["against"]):
-            return float(other[f"{sweep.main}_mean"])
-    return math.nan
+    place = ("published", row["setting"], row["against"])
+    found = (r for r in sweep.rows if (r["kind"], r["setting"], r["method"]) == place)
+    return next((float(r[f"{sweep.main}_mean"]) for r in found), math.nan)
 
 
-def _verdict_entry(row: Mapping[str, Any]) -> Entry:
-    verdict, against = row["against_published"], row["against"]
+def _published_entry(row: Mapping[str, Any]) -> Entry:
+    verdict, against = row["against_published"], as_printed(row["against"])
     if not verdict:
-        return Entry("", None)
-    named = "" if as_printed(against) == row["method"] else tag("span", f" ({as_printed(against)})", class_="quiet")
-    words = Markup("{} {}{}").format(tag("span", SIGNS[verdict], class_="sign", aria_hidden="true"), verdict, named)
+        return Entry("")
+    named = "" if against == row["method"] else f" ({against})"
+    sign = tag("span", SIGNS[verdict], class_="sign", aria_hidden="true")
+    words = Markup("{} {}{}").format(sign, verdict, tag("span", named, class_="quiet") if named else "")
     mark = MARKS[verdict] if row["kind"] == "method" else "quiet"
-    return Entry(words, float((BETTER, SAME, WORSE).index(verdict)), mark)
+    return Entry(words, float((BETTER, SAME, WORSE).index(verdict)), mark, f"{SIGNS[verdict]} {verdict}{named}")
 
 
 def _baselines_entry(verdict: str) -> Entry:
-    if not verdict:
-        return Entry("", None)
-    return Entry("✓ beats them", 0.0, "better") if verdict == BEATS else Entry("✗ does not", 1.0, "worse")
+    beats, beats_not = Entry("✓ beats them", 0.0, "better"), Entry("✗ does not", 1.0, "worse")
+    return {BEATS: beats, BEATS_NOT: beats_not}.get(verdict, Entry(""))
 
 
-# -- run times, certificates, failures ---------------------------------------------------
+# -- run times, failures, certificates ---------------------------------------------------
 
 
 def times(sweep: Sweep) -> Section | None:
-    """Draw the seconds of all cells, a row per method and device."""
+    """Draw the run times of each method and device."""
     groups: dict[tuple[str, str], list[float]] = {}
-    for method in sweep.methods:
-        for r in sweep.done:
-            if r.cell.method == method and math.isfinite(seconds := value_of(r, "seconds")):
-                groups.setdefault((method, r.device), []).append(seconds)
+    for r in sorted(sweep.done, key=lambda r: sweep.methods.index(r.run.method)):
+        if math.isfinite(seconds := summary.value_of(r, "seconds")):
+            groups.setdefault((r.run.method, r.device), []).append(seconds)
     every = [s for found in groups.values() for s in found]
     if not every:
         return None
-    log = min(every) > 0 and max(every) > 20 * min(every)
+    log = min(every) > 0 and max(every) > LOG_FROM * min(every)
     scale = Scale.logarithmic(every) if log else Scale.linear([0.0, *every])
     columns = [
         Column("Method", name=True),
         Column(_with_axis("seconds", scale), "plot", sortable=False),
-        *(Column(name, "number") for name in ("median s", "longest s", "cells")),
+        *(Column(name, "number") for name in ("median s", "longest s", "runs")),
         Column("Device"),
     ]
     rows = []
@@ -296,16 +285,18 @@ def times(sweep: Sweep) -> Section | None:
         middle, kind = median(found), kind_of(method)
         words = f"median {middle:.3g} s, {min(found):.3g} to {max(found):.3g} s"
         drawn = strip(scale, look=sweep.mark_style(kind, method), value=middle, others=found, words=words)
-        entries = [Entry(method, method), Entry(drawn, middle), Entry(_seconds(middle), middle)]
-        entries += [Entry(_seconds(max(found)), max(found)), Entry(str(len(found)), float(len(found)))]
-        rows.append(Row([*entries, Entry(device, device)], tag=kind))
-    lead = f"Seconds per cell{', on a logarithmic scale' * log}; a stroke per cell, the marker at the median."
-    total = f" {_duration(sum(r.seconds for r in sweep.runs))} in all, cells added up."
-    return Section("times", "Run times", Table("Seconds per cell", columns, rows).html(), lead + total)
+        entries = [Entry(method, method), Entry(drawn, middle), *(_seconds(s) for s in (middle, max(found)))]
+        rows.append(Row([*entries, Entry(str(len(found)), float(len(found))), Entry(device, device)], tag=kind))
+    total = _duration(sum(r.seconds for r in sweep.runs))
+    lead = (
+        f"Seconds per run{', on a logarithmic scale' * log}; a tick per run, the marker at the median. Total over all "
+        f"runs: {total}."
+    )
+    return Section("times", "Run times", Table("Seconds per run", columns, rows).html(), lead)
 
 
-def _seconds(value: float) -> str:
-    return f"{value:,.0f}".replace(",", "\u2009") if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+def _seconds(value: float) -> Entry:
+    return Entry.number(value, 0 if value >= 100 else 1 if value >= 1 else 2)
 
 
 def _duration(seconds: float) -> str:
@@ -316,92 +307,63 @@ def _duration(seconds: float) -> str:
 
 
 def failures(sweep: Sweep) -> Section | None:
-    """List the cells that failed, and why."""
+    """List the runs that failed, with their errors."""
     if not sweep.failed:
         return None
     columns = [Column("Setting"), Column("Method", name=True), Column("seed", "number"), Column("Error")]
     rows = []
-    for r in sorted(sweep.failed, key=lambda r: sweep.settings.index(r.cell.setting)):
-        place = float(sweep.settings.index(r.cell.setting))
-        entries = [Entry(r.cell.setting, place, "group"), Entry(r.cell.method, r.cell.method)]
-        entries += [Entry(str(r.cell.seed), float(r.cell.seed)), Entry(r.error or "no message", r.error, "wrap mono")]
-        rows.append(Row(entries, r.cell.setting, kind_of(r.cell.method)))
-    body = Table("Cells that failed", columns, rows, sorted_by=0).html()
-    return Section("failures", "Failures", body, "These cells ended in an error and are in no mean above.")
+    for r in sorted(sweep.failed, key=lambda r: sweep.settings.index(r.run.setting)):
+        place = float(sweep.settings.index(r.run.setting))
+        entries = [Entry(r.run.setting, place, "group"), Entry(r.run.method, r.run.method)]
+        entries += [Entry(str(r.run.seed), float(r.run.seed)), Entry(r.error or "no message", r.error, "wrap mono")]
+        rows.append(Row(entries, r.run.setting, kind_of(r.run.method)))
+    body = Table("Failed runs", columns, rows, sorted_by=0).html()
+    return Section("failures", "Failures", body, "These runs ended in an error and are not part of any mean above.")
 
 
-_LEVELS = tuple(str(level) for level in Level)
-_VERDICTS = {"holds": ("✓", "holds"), "fails": ("✗", "fails")}
+LEVELS = tuple(str(level) for level in Level)
 
 
 def certificates(sweep: Sweep) -> Section | None:
-    """Count the levels of the certificates, and give the checks of the first seed in words."""
-    runs = [r for r in sweep.done if r.certificate]
-    if not runs:
+    """Count the levels of the certificates, and show the assumptions for the first seed of each setting."""
+    methods = [m for m in sweep.methods if any(r.certificate for r in sweep.done if r.run.method == m)]
+    if not methods:
         return None
-    methods = [m for m in sweep.methods if any(r.cell.method == m for r in runs)]
-    columns = [Column("Setting", name=True), *(Column(m) for m in methods)]
     rows, details = [], []
     for i, setting in enumerate(sweep.settings):
-        own = {m: [r for r in runs if (r.cell.setting, r.cell.method) == (setting, m)] for m in methods}
-        levels = {m: _levels([r.certificate for r in own[m]]) for m in methods}
-        if any(levels.values()):
-            entries = [Entry(setting, float(i), "group"), *(_level_entry(levels[m]) for m in methods)]
+        own = {m: [r for r in sweep.of(setting, m) if r.certificate] for m in methods}
+        if any(own.values()):
+            entries = [Entry(setting, float(i), "group"), *(_level_entry(own[m]) for m in methods)]
             rows.append(Row(entries, setting))
-        firsts = [(m, sweep.first(setting, m)) for m in methods]
-        fits = [_fit(m, r.certificate) for m, r in firsts if r is not None and r.certificate]
-        if fits:
-            details.append((setting, fits))
-    table = Table("Certificates: what is identified, and for how many seeds", columns, rows, sorted_by=0).html()
+            firsts = {m: found[0].certificate for m, found in own.items() if found}
+            details.append((setting, [certificate_in_words(c) | {"method": m} for m, c in firsts.items() if c]))
+    columns = [Column("Setting", name=True), *(Column(m) for m in methods)]
+    table = Table("Certified level and number of seeds", columns, rows, sorted_by=0).html()
     lead = (
-        "How far the latents of a fit are identified, and for how many seeds. From weakest to strongest: none, ATwC "
-        "(affine within each component), AT (one affine map), blocks, PS (order, sign, scale and shift)."
+        "Certified level of identifiability and number of seeds. From weakest to strongest: none, ATwC (affine within "
+        "each component), AT (one affine map), blocks, PS (order, sign, scale and shift)."
     )
     return Section("certificates", "Certificates", render("certificates.html", table=table, settings=details), lead)
 
 
-def _levels(found: list[Mapping[str, Any] | None]) -> Counter[str]:
-    return Counter(str(c.get("level", "not said")) for c in found if c)
-
-
-def _level_entry(levels: Counter[str]) -> Entry:
-    if not levels:
+def _level_entry(runs: list[Record]) -> Entry:
+    if not runs:
         return Entry("–", None, "quiet")
+    levels = Counter(str(r.certificate.get("level", "unknown")) for r in runs if r.certificate)
     order = sorted(levels, key=_strength, reverse=True)
-    mean = sum(_strength(level) * n for level, n in levels.items()) / levels.total()
+    mean = sum(_strength(level) * count for level, count in levels.items()) / levels.total()
     return Entry(", ".join(f"{level} × {levels[level]}" for level in order), mean)
 
 
 def _strength(level: str) -> float:
-    return float(_LEVELS.index(level)) if level in _LEVELS else -1.0
+    return float(LEVELS.index(level)) if level in LEVELS else -1.0
 
 
-def _fit(method: str, certificate: Mapping[str, Any]) -> dict[str, Any]:
-    certificate = rename_certificate(certificate)
-    level = str(certificate.get("level", "not said"))
-    best = certificate.get("if_undecided_hold")
-    words = [_sentence(certificate.get("meaning"))]
-    if best is not None and str(best) != level:
-        words.append(f"At best {best}, if everything that cannot be told holds.")
-    blocks = certificate.get("blocks") or []
-    if level == str(Level.BLOCKS) and blocks:
-        words.append("Blocks: " + ", ".join("{" + ", ".join(map(str, block)) + "}" for block in blocks) + ".")
-    return {
-        "method": method,
-        "level": level,
-        "theorem": certificate.get("theorem") or "",
-        "words": " ".join(filter(None, words)),
-        "checks": [_check(check) for check in certificate["checks"]],
-    }
+def terminal_table(recipe: Recipe, records: Sequence[Record], caption: str) -> "RichTable":
+    """Return the main table of the results for a terminal."""
+    from rich.box import SIMPLE
 
-
-def _sentence(words: Any) -> str:
-    text = str(words or "")
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".") if text else ""
-
-
-def _check(check: Mapping[str, Any]) -> dict[str, str]:
-    verdict = str(check.get("verdict", "inconclusive"))
-    sign, mark = _VERDICTS.get(verdict, ("?", "soft"))
-    words = str(check.get("words") or check.get("sentence") or "")
-    return {"name": str(check.get("name", "")), "verdict": verdict, "sign": sign, "mark": mark, "words": words}
+    title = f"{recipe.name}: {recipe.title}"
+    left: dict[str, object] = {"title_justify": "left", "caption_justify": "left", "box": SIMPLE, "padding": (0, 1)}
+    table = next(iter(tables_of(Sweep(recipe, records)).values()), Table("", [], []))
+    return table.terminal(title=title, caption=caption, **left)

@@ -1,12 +1,13 @@
-"""The shell of a page: one HTML file that needs nothing else, neither a server nor a network.
+"""The frame of a page: one self-contained HTML file that opens without a server or a network.
 
-A `Page` is a header, some facts and `Section`s; a section is a heading and HTML. Text is escaped wherever it is not
-`Markup`, and `Markup` comes from templates (which escape) and from `tag` (which escapes) alone. The page holds no data
-for its script, and its policy lets no other script run.
+A `Page` has a header, facts and `Section`s; a section is a heading and HTML. All text that is not `Markup` is escaped;
+only templates and `tag`, which escape, make `Markup`. The page holds no data for its script, and its policy blocks all
+other scripts.
 """
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +23,7 @@ from identifiable import files
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page with a heading; `anchor` is its address in the page, `lead` a sentence or two above the body."""
+    """A part of a page: its anchor, its heading, its body and a short text above the body."""
 
     anchor: str
     title: str
@@ -32,7 +33,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Fact:
-    """One line of the header. `command` is set as something to type, `alert` as something to look at."""
+    """One fact of the header; `command` sets it as code, `alert` highlights it."""
 
     name: str
     value: str
@@ -47,15 +48,15 @@ class Page:
     Attributes
     ----------
     title : the heading, and the title of the window.
-    sections : from top to bottom; each has a link in the contents.
+    sections : from top to bottom; each is linked in the contents.
     kicker, question, source : above and below the heading.
-    notices : plain statements that a reader must not miss.
-    facts : what was run, where and when.
+    notices : highlighted statements below the heading.
+    facts : facts on the run, below the notices; those without a value are left out.
 
     Examples
     --------
     >>> page = Page("A < B", [Section("one", "First", Markup("<p>Hello</p>"))])
-    >>> "<h1>A &lt; B</h1>" in page.render()
+    >>> "<h1>A &lt; B</h1>" in page.html()
     True
     """
 
@@ -67,21 +68,33 @@ class Page:
     notices: Sequence[str] = ()
     facts: Sequence[Fact] = ()
 
-    def render(self) -> str:
+    def html(self) -> str:
         """Return the whole file as text."""
         script = _asset("page.js")
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         return str(render("page.html", page=self, css=Markup(_asset("page.css")), js=Markup(script), digest=digest))
 
     def write(self, path: Path) -> Path:
-        """Write the file, all or nothing."""
-        files.write_bytes(path, self.render().encode())
+        """Write the file atomically and return its path."""
+        files.write_bytes(path, self.html().encode())
         return path
 
 
 def render(template: str, **values: Any) -> Markup:
-    """Fill in a template of this package; all values that are not `Markup` are escaped."""
+    """Fill in a template of this package; values that are not `Markup` are escaped."""
     return Markup(_environment().get_template(template).render(**values))
+
+
+def to_the_minute(moment: str) -> str:
+    """Write a moment to the minute; text that is not in ISO 8601 stays unchanged.
+
+    Examples
+    --------
+    >>> to_the_minute("2026-05-03T10:20:30.5+00:00"), to_the_minute("yesterday")
+    ('2026-05-03 10:20 UTC', 'yesterday')
+    """
+    found = re.match(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)", moment)
+    return f"{found.group(1)} {found.group(2)} UTC" if found else moment
 
 
 @cache

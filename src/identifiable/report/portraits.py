@@ -1,10 +1,8 @@
-"""Drawings of latents: how their values are spread, what they move, rows along them, which depend on which.
+"""Drawings of latents: histograms, effects on columns and pixels, images along a latent, and their graph.
 
-SVG in the colours of the page; maps of pixels and pictures are PNGs.
+SVG in the colours of the page; images and maps of pixels are PNG.
 """
 
-import base64
-import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,19 +11,19 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from identifiable.report.svg import mark, tag
+from identifiable.report.svg import mark, png, tag
 
 Image = NDArray[np.floating[Any]]
 
-WIDE, HIGH = 320, 72  # of a histogram
-NAMES, LINE = 132, 18  # room for names beside bars, and of each bar
-LETTERS = 19  # of a name beside a bar
+WIDE, HIGH = 320, 72  # size of a histogram
+NAMES, LINE = 132, 18  # width of the names beside bars, height of a bar
+LETTERS = 19  # longest name beside a bar
 LESS, MORE = (178, 24, 43), (33, 102, 172)  # ends of the map of effects; ColorBrewer's RdBu
-RADIUS, NODE = 110.0, 15.0  # of the circle of latents, and of a latent
+RADIUS, NODE = 110.0, 15.0  # radius of the circle of latents, and of a latent
 
 
 def histogram(counts: Sequence[int], low: float, high: float, label: str) -> Markup:
-    """Draw counts of values in equal bins from low to high, as square roots: a spike must not hide the rest."""
+    """Draw the square roots of counts in equal bins from low to high, so that a spike does not hide the others."""
     step, heights = WIDE / len(counts), HIGH * np.sqrt(np.asarray(counts) / max(counts))
     bars = [
         tag("rect", x=i * step, y=HIGH - h, width=step - 0.8, height=h, class_="fill")
@@ -40,7 +38,7 @@ def histogram(counts: Sequence[int], low: float, high: float, label: str) -> Mar
 
 
 def bars(effects: Mapping[str, float], label: str) -> Markup:
-    """Draw what a latent does to columns, a bar for each from a common zero: to the right for more."""
+    """Draw the effect of a latent on each column as a bar from a common zero; positive effects point right."""
     largest = max((abs(v) for v in effects.values()), default=0.0) or 1.0
     zero, unit = NAMES + (WIDE - NAMES) / 2, (WIDE - NAMES) / 2 / largest
     parts = []
@@ -56,24 +54,24 @@ def bars(effects: Mapping[str, float], label: str) -> Markup:
 
 
 def effect_map(effects: Image, label: str) -> Markup:
-    """Draw effects on pixels (height, width), or the mean over channels: red for less, blue for more."""
+    """Draw effects on pixels (height, width), averaged over channels: negative red, positive blue."""
     values = effects.mean(-1) if effects.ndim == 3 else effects
     share = (values / (np.abs(values).max() or 1.0))[..., None]
     ends = np.where(share < 0, LESS, MORE)
-    return _png(255 + np.abs(share) * (ends - 255), label, "picture map")
+    return png(255 + np.abs(share) * (ends - 255), label, "picture map")
 
 
 def film(images: Image, label: str) -> Markup:
-    """Draw pictures in [0, 1], (steps, height, width) or (steps, height, width, channels), side by side."""
+    """Draw images in [0, 1], (steps, height, width) or (steps, height, width, channels), side by side."""
     if images.ndim == 4 and images.shape[3] == 1:
         images = images[..., 0]
     apart = np.ones((*images.shape[1:2], max(1, images.shape[2] // 14), *images.shape[3:]))
     strip = [part for image in images for part in (apart, np.clip(image, 0, 1))][1:]
-    return _png(255 * np.concatenate(strip, axis=1), label, "picture film")
+    return png(255 * np.concatenate(strip, axis=1), label, "picture film")
 
 
 def circle(names: Sequence[str], edges: Sequence[Mapping[str, Any]], label: str) -> Markup:
-    """Draw latents on a circle, and their edges: arrows where the direction is known, wider where they are stronger."""
+    """Draw latents on a circle with their edges: arrows where the direction is known, wider for stronger edges."""
     middle = RADIUS + NODE + 2
     angles = [2 * math.pi * i / len(names) - math.pi / 2 for i in range(len(names))]
     places = {
@@ -101,13 +99,3 @@ def circle(names: Sequence[str], edges: Sequence[Mapping[str, Any]], label: str)
 def _svg(parts: Sequence[Markup], width: float, height: float, label: str) -> Markup:
     box = f"0 0 {width:g} {height:g}"
     return tag("svg", *parts, viewBox=box, width=width, height=height, class_="portrait", role="img", aria_label=label)
-
-
-def _png(pixels: Image, label: str, kind: str) -> Markup:
-    from PIL import Image as Pillow
-
-    buffer = io.BytesIO()
-    Pillow.fromarray(pixels.round().astype(np.uint8)).save(buffer, "PNG")
-    data = base64.b64encode(buffer.getvalue()).decode()
-    height, width = pixels.shape[:2]
-    return tag("img", src=f"data:image/png;base64,{data}", alt=label, width=width, height=height, class_=kind)

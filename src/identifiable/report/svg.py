@@ -1,25 +1,32 @@
-"""Drawings as SVG: scales, line plots, scatters and strips; and heat maps as small PNGs.
+"""Drawings as SVG: scales, line plots, scatter plots and strips; images and heat maps as PNG.
 
-Colours come from the page's style (`.s0`, `.s1`, ...), so a drawing follows the light and the dark scheme.
+Colours come from the page's style (`.s0`, `.s1`, ...), so a drawing follows the light or dark scheme.
 """
 
 import base64
+import io
 import math
-import struct
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import ArrayLike, NDArray
 
-# ColorBrewer's Blues, as in `plot_recovery`.
-BLUES = ("f7fbff", "deebf7", "c6dbef", "9ecae1", "6baed6", "4292c6", "2171b5", "08519c", "08306b")
-SHADES = 64
-HEAT_PIXELS = 160
-MARKERS = ("disc", "square", "triangle", "diamond", "down", "cross", "plus", "star")
+HEAT_PIXELS = 160  # of the longer side of a heat map
+POLYGONS: dict[str, tuple[tuple[float, float], ...]] = {  # corners, in units of a marker's size
+    "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
+    "triangle": ((-1.1, 1), (0, -1.2), (1.1, 1)),
+    "diamond": ((-1.3, 0), (0, -1.3), (1.3, 0), (0, 1.3)),
+    "down": ((-1.1, -1), (0, 1.2), (1.1, -1)),
+}
+STROKES: dict[str, tuple[tuple[float, float], ...]] = {  # ends of lines through the centre
+    "cross": ((1, 1), (1, -1)),
+    "plus": ((1.2, 0), (0, 1.2)),
+    "star": ((0, 1.3), (1.126, 0.65), (1.126, -0.65)),
+}
+MARKERS = ("disc", *POLYGONS, *STROKES)
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
@@ -56,7 +63,7 @@ def mark(value: float) -> str:
 
 @dataclass(frozen=True)
 class Scale:
-    """A map of [low, high] to [0, 1], linear or logarithmic, and the values to mark on it."""
+    """A map from [low, high] to [0, 1], linear or logarithmic, with its ticks."""
 
     low: float
     high: float
@@ -64,7 +71,7 @@ class Scale:
     ticks: tuple[tuple[float, str], ...] = ()
 
     def __call__(self, value: float) -> float:
-        """Return the place of a value; what lies beyond an end is put there."""
+        """Return the position of a value in [0, 1]; values beyond an end are clipped to it."""
         if self.log:
             low, high, value = math.log(self.low), math.log(self.high), math.log(max(value, self.low))
         else:
@@ -73,22 +80,24 @@ class Scale:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Self:
-        """Cover the values; by their logarithms where they are positive and span more than two decades beyond 1."""
+        """Cover the values; on a logarithmic scale if they are positive, span two decades and exceed 1."""
         found = [v for v in values if math.isfinite(v)]
         wide = len(found) > 1 and min(found) > 0 and max(found) > max(1, 100 * min(found))
         return cls.logarithmic(found) if wide else cls.linear(found)
 
     @classmethod
     def linear(cls, values: Iterable[float], most: int = 6, *, tight: bool = False) -> Self:
-        """Cover the values with round numbers: [0, 1] where all of them lie there, or else from 0 if that is near.
+        """Cover the values with round numbers: [0, 1] if all of them lie in it, otherwise from 0 if that is near.
 
-        A tight scale covers no more than the values.
+        A tight scale is not extended to 0 or 1.
 
         Examples
         --------
         >>> Scale.linear([0.3, 0.9]).ticks[-1], Scale.linear([3, 18]).ticks
         ((1.0, '1'), ((0.0, '0'), (5.0, '5'), (10.0, '10'), (15.0, '15'), (20.0, '20')))
         """
+        from matplotlib.ticker import MaxNLocator
+
         found = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
         low, high = min(found), max(found)
         if not tight and low >= 0 and high <= 1:
@@ -97,16 +106,12 @@ class Scale:
             low = 0.0
         if high - low <= max(1e-12 * max(abs(low), abs(high)), 1e-300):
             low, high = low - 0.5, high + 0.5
-        rough = (high - low) / (most - 1)
-        power = 10.0 ** math.floor(math.log10(rough))
-        step = next(s for s in (1, 2, 5, 10) if s * power >= rough * (1 - 1e-9)) * power
-        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-        marks = [float(f"{i * step:.12g}") for i in range(first, last + 1)]
+        marks = [float(f"{m:.12g}") for m in MaxNLocator(most - 1, steps=[1, 2, 5, 10]).tick_values(low, high)]
         return cls(marks[0], marks[-1], False, tuple((m, mark(m)) for m in marks))
 
     @classmethod
     def logarithmic(cls, values: Iterable[float]) -> Self:
-        """Cover positive values from one of 1, 2, 5, 10, ... to another; marks at powers of ten, or at all of these.
+        """Cover positive values between two of 1, 2, 5, 10, ...; ticks at powers of ten if there are enough of them.
 
         Examples
         --------
@@ -125,7 +130,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Point:
-    """A point with a spread (nan for none) and the words that appear over it."""
+    """A point, the half-length of its error bar (nan for none) and its tooltip."""
 
     x: float
     y: float
@@ -135,7 +140,7 @@ class Point:
 
 @dataclass(frozen=True)
 class MarkStyle:
-    """How a method is drawn everywhere: the class of its colour, and the number of its marker."""
+    """How a method is drawn in all plots: the class of its colour and the index of its marker."""
 
     shade: str = "s0"
     marker: int = 0
@@ -143,7 +148,7 @@ class MarkStyle:
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one method; `tag` is "method", "baseline" or "published", and what is published is dashed."""
+    """Points of one method; `tag` is "method", "baseline" or "published" (drawn dashed)."""
 
     name: str
     look: MarkStyle
@@ -153,12 +158,12 @@ class Series:
 
     @property
     def key(self) -> str:
-        """A name that no other series has."""
+        """The unique name of the series."""
         return f"{self.tag} {self.name}"
 
     @property
     def css(self) -> str:
-        """The classes that give it its colour and its dashes."""
+        """The classes that set its colour and dashes."""
         return f"series {self.look.shade}" + {"published": " dashed", "baseline": " thin"}.get(self.tag, "")
 
     def swatch(self) -> Markup:
@@ -169,26 +174,18 @@ class Series:
 
 
 def marker(x: float, y: float, style: int, words: str = "", *, size: float = 3.6) -> Markup:
-    """Draw the marker of a style; the words appear over it."""
-    s = size
-    match MARKERS[style % len(MARKERS)]:
-        case "disc":
-            d = f"M{_short(x - s)} {_short(y)}a{s} {s} 0 1 0 {2 * s} 0a{s} {s} 0 1 0 {-2 * s} 0z"
-        case "square":
-            d = _path([(x - s, y - s), (x + s, y - s), (x + s, y + s), (x - s, y + s)], closed=True)
-        case "triangle":
-            d = _path([(x - 1.1 * s, y + s), (x, y - 1.2 * s), (x + 1.1 * s, y + s)], closed=True)
-        case "diamond":
-            d = _path([(x - 1.3 * s, y), (x, y - 1.3 * s), (x + 1.3 * s, y), (x, y + 1.3 * s)], closed=True)
-        case "down":
-            d = _path([(x - 1.1 * s, y - s), (x, y + 1.2 * s), (x + 1.1 * s, y - s)], closed=True)
-        case "cross":
-            d = _path([(x - s, y - s), (x + s, y + s)]) + _path([(x - s, y + s), (x + s, y - s)])
-        case "plus":
-            d = _path([(x - 1.2 * s, y), (x + 1.2 * s, y)]) + _path([(x, y - 1.2 * s), (x, y + 1.2 * s)])
-        case _:
-            ends = [(1.3 * s * math.cos(a), 1.3 * s * math.sin(a)) for a in (math.pi / 2, math.pi / 6, -math.pi / 6)]
-            d = "".join(_path([(x - u, y - v), (x + u, y + v)]) for u, v in ends)
+    """Draw the marker of a style; the words appear as its tooltip."""
+
+    def at(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+        return [(x + size * u, y + size * v) for u, v in points]
+
+    name = MARKERS[style % len(MARKERS)]
+    if name == "disc":
+        d = f"M{_short(x - size)} {_short(y)}a{size} {size} 0 1 0 {2 * size} 0a{size} {size} 0 1 0 {-2 * size} 0z"
+    elif name in POLYGONS:
+        d = _path(at(POLYGONS[name]), closed=True)
+    else:
+        d = "".join(_path(at([(-u, -v), (u, v)])) for u, v in STROKES[name])
     return tag("path", *([tag("title", words)] if words else []), d=d, class_="marker")
 
 
@@ -201,7 +198,7 @@ LEFT, RIGHT, TOP, BOTTOM = 40.0, 12.0, 28.0, 44.0
 
 
 def plot(series: Sequence[Series], x: Scale, y: Scale, *, label: str, x_title: str, y_title: str) -> Markup:
-    """Draw series on common axes; `label` says in words what is to be seen."""
+    """Draw series on common axes; `label` describes the plot in words."""
 
     def across(value: float) -> float:
         return LEFT + 10 + x(value) * (WIDTH - LEFT - RIGHT - 20)
@@ -227,7 +224,7 @@ def plot(series: Sequence[Series], x: Scale, y: Scale, *, label: str, x_title: s
 
 
 def _dodge(i: int, count: int) -> float:
-    """Move series aside by a little, so that their error bars can be told apart."""
+    """Shift a series sideways, so that error bars do not overlap."""
     return (i - (count - 1) / 2) * min(2.5, 16 / max(count, 1))
 
 
@@ -253,7 +250,7 @@ def strip(
     reference: float = math.nan,
     words: str = "",
 ) -> Markup:
-    """Draw one value on a line that is as wide as its place: the value, its spread, single runs, and a reference."""
+    """Draw a value with its error bar, single runs and a reference on a line as wide as its column."""
     middle = 7 if len(others) else 10
     parts = [tag("line", x1="0", x2="100%", y1=middle, y2=middle, class_="grid")]
     if math.isfinite(reference):
@@ -284,30 +281,21 @@ def _percent(fraction: float) -> str:
 
 
 def heat_map(table: ArrayLike, alt: str) -> Markup:
-    """Draw a table of numbers in [0, 1], from white to dark blue."""
-    values = np.nan_to_num(np.asarray(table, dtype=np.float64), nan=0.0)
-    shades = np.rint(np.clip(values, 0, 1) * (SHADES - 1)).astype(np.uint8)
-    each = max(1, HEAT_PIXELS // max(shades.shape))
-    data = base64.b64encode(_png(np.kron(shades, np.ones((each, each), dtype=np.uint8)))).decode()
-    height, width = (each * n for n in shades.shape)
-    return tag("img", src=f"data:image/png;base64,{data}", alt=alt, width=width, height=height, class_="heat")
+    """Draw a table of numbers in [0, 1], from white to dark blue; nan is drawn as 0."""
+    from matplotlib import colormaps
+
+    values = np.clip(np.nan_to_num(np.asarray(table, dtype=np.float64), nan=0.0), 0, 1)
+    side = max(1, HEAT_PIXELS // max(values.shape))
+    pixels = 255 * colormaps["Blues"](values)[..., :3]  # as in `plot_recovery`
+    return png(pixels.repeat(side, axis=0).repeat(side, axis=1), alt, "heat")
 
 
-def _png(shades: NDArray[np.uint8]) -> bytes:
-    """Write numbers of shades (h, w) as a PNG with a palette."""
-    height, width = shades.shape
-    stops = np.array([[int(colour[i : i + 2], 16) for i in (0, 2, 4)] for colour in BLUES])
-    places = np.linspace(0, len(BLUES) - 1, SHADES)
-    palette = np.stack([np.interp(places, np.arange(len(BLUES)), c) for c in stops.T], 1).round().astype(np.uint8)
-    lines = b"".join(b"\0" + row.tobytes() for row in shades)
-    chunks = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
-        (b"PLTE", palette.tobytes()),
-        (b"IDAT", zlib.compress(lines, 9)),
-        (b"IEND", b""),
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
+def png(pixels: NDArray[np.floating[Any]], alt: str, css: str) -> Markup:
+    """Embed pixels (height, width) or (height, width, 3), from 0 to 255, as an image with these classes."""
+    from PIL import Image
 
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    buffer = io.BytesIO()
+    Image.fromarray(pixels.round().astype(np.uint8)).save(buffer, "PNG", optimize=True)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    height, width = pixels.shape[:2]
+    return tag("img", src=f"data:image/png;base64,{data}", alt=alt, width=width, height=height, class_=css)

@@ -9,8 +9,7 @@ stage to stage. Limited-memory BFGS, scaled by the curvature 1 + E φ(t_i) of ea
 the data, O(N n²) per start, where a Newton step for every row would cost O(N n³).
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -21,11 +20,8 @@ MEMORY = 8  # pairs of steps and gradients that approximate the curvature
 SHRINK, SHRINKS = 0.3, 8  # factor by which a step that does not descend shrinks, and how often
 
 
-class Contrast(Protocol):
-    """E ρ(t_i) per row."""
-
-    def __call__(self, x: Tensor, W: Tensor, epsilon: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Return E ρ (D, S, n), its gradient (D, S, n, q) and E φ (D, S, n), x (D, N, q), W (D, S, n, q)."""
+# Of x (D, N, q), W (D, S, n, q) and ε: the value E ρ (D, S, n), its gradient (D, S, n, q), and E φ (D, S, n).
+Contrast = Callable[[Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]
 
 
 class Pinball:

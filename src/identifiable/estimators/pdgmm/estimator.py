@@ -21,7 +21,7 @@ tried, under which no latent is inactive, and then an extended training.
 
 import math
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from torch import Tensor
 
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.algorithms.hyperplanes import centred_rows, refine, unmix
-from identifiable.algorithms.spike_slab import needs_repair
+from identifiable.algorithms.spike_slab import needs_repair, pattern_mixture
 from identifiable.arrays import Array, FloatArray
 from identifiable.data.simulator import Simulator
 from identifiable.distributions.mixture import Mixture
@@ -49,7 +49,7 @@ from identifiable.estimators.pdgmm.stages import (
     start_of,
     steps_for,
 )
-from identifiable.estimators.sparse_unmixing import Masks, pattern_mixture
+from identifiable.estimators.sparse_unmixing import Masks
 from identifiable.estimators.trained import Split, TrainedModel
 from identifiable.flows import SmoothLeakyFlow
 from identifiable.nets import as_tensor, select_member, select_members
@@ -60,6 +60,7 @@ from identifiable.training import History, Stage, run
 LEAST_SHARE = 0.01  # of the rows in which a latent must be active to count as used
 
 
+@dataclass(eq=False, repr=False)
 class PDGMM(TrainedModel):
     """Recover the latents of a nonlinear mixture of which only some are active in each row.
 
@@ -115,48 +116,32 @@ class PDGMM(TrainedModel):
     mixing, AISTATS 2026. The method is ours.
     """
 
+    n_latents: int | None = None  # type: ignore[assignment]
+    _: KW_ONLY
+    n_restarts: int = 2
+    depth: int = 24
+    max_steps: int | None = None
+    batch_size: int = 512
+    learning_rate: float = 0.01
+    extended: bool = True
+
     keep = "agreement"
     takes_simulator = True
 
-    module_: FlowModel[Any]
-    coordinates_: Coordinates
-    unit_: float
-    rest_map_: Array
-    rest_scale_: Array
-    n_masks_: int
-    trained_extended_: bool
-    full_rank_: bool
-    skewed_: bool
-    mixture_: Mixture
-    masks_: Masks
-    offset_: Array
-    blocks_: tuple[tuple[int, ...], ...]
-    unused_: tuple[int, ...]
-
-    def __init__(
-        self,
-        n_latents: int | None = None,
-        *,
-        n_restarts: int = 2,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-        depth: int = 24,
-        max_steps: int | None = None,
-        batch_size: int = 512,
-        learning_rate: float = 1e-2,
-        extended: bool = True,
-    ) -> None:
-        self.n_latents = n_latents  # type: ignore[assignment]
-        self.n_restarts = n_restarts
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.depth = depth
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.extended = extended
+    module_: FlowModel[Any] = field(init=False)
+    coordinates_: Coordinates = field(init=False)
+    unit_: float = field(init=False)
+    rest_map_: Array = field(init=False)
+    rest_scale_: Array = field(init=False)
+    n_masks_: int = field(init=False)
+    trained_extended_: bool = field(init=False)
+    full_rank_: bool = field(init=False)
+    skewed_: bool = field(init=False)
+    mixture_: Mixture = field(init=False)
+    masks_: Masks = field(init=False)
+    offset_: Array = field(init=False)
+    blocks_: tuple[tuple[int, ...], ...] = field(init=False)
+    unused_: tuple[int, ...] = field(init=False)
 
     @property
     def _n_features_out(self) -> int:

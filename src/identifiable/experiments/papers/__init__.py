@@ -1,4 +1,4 @@
-"""Every published table and figure as a recipe: one module per paper, values only."""
+"""Published tables and figures as recipes: one module per paper, with values only."""
 
 import difflib
 
@@ -18,8 +18,10 @@ def find(name: str) -> Recipe:
     """
     if name not in RECIPES:
         close = difflib.get_close_matches(name, RECIPES, n=3, cutoff=0.3)
-        near = ", ".join(close) or "none"
-        raise ValueError(f"There is no recipe {name!r}. Near it: {near}. `identifiable reproduce` lists all of them.")
+        similar = ", ".join(close) or "none"
+        raise ValueError(
+            f"There is no recipe {name!r}. Similar: {similar}. `identifiable reproduce` lists all recipes."
+        )
     return RECIPES[name]
 
 

@@ -1,4 +1,4 @@
-"""Pictures. Every function draws on axes it is given, or makes a figure, and returns it; nothing is shown or saved."""
+"""Figures of recovered latents and of patterns of activity. Every function returns a new figure."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
 def plot_recovery(z: ArrayLike, latents: Mapping[str, ArrayLike]) -> "Figure":
     """Draw |correlation| of true latents z (N, n) with each method's latents (N, m), after the best assignment.
 
-    A perfect recovery is a white square with a dark diagonal.
+    A perfect recovery is a white square with a dark diagonal. The column of a true latent without partner is empty.
     """
     figure = new_figure(2.4 * len(latents) + 0.9, 3.2)
     axes = figure.subplots(1, len(latents), squeeze=False)[0]
     for axis, (name, estimate) in zip(axes, latents.items(), strict=True):
         matching = match(z, estimate)
-        correlations = np.abs(correlation_matrix(z, estimate))[:, matching.permutation]
+        partners = matching.permutation
+        correlations = np.where(partners >= 0, np.abs(correlation_matrix(z, estimate))[:, partners], np.nan)
         image = axis.imshow(correlations, vmin=0, vmax=1, cmap="Blues")
         axis.set_title(f"{name}\nMCC {matching.score:.3f}", fontsize=10)
         axis.set_xlabel("estimated latent")
-        axis.set_xticks(range(correlations.shape[1]), [str(i) for i in matching.permutation], fontsize=8)
-        axis.set_yticks(range(len(correlations)), [str(i) for i in range(len(correlations))], fontsize=8)
+        axis.set_xticks(range(len(partners)), [str(i) if i >= 0 else "–" for i in partners], fontsize=8)
+        axis.set_yticks(range(len(partners)), [str(i) for i in range(len(partners))], fontsize=8)
     axes[0].set_ylabel("true latent")
     figure.colorbar(image, ax=list(axes), label="|correlation|", shrink=0.8, fraction=0.03, pad=0.01)
     return figure
@@ -48,7 +49,7 @@ def plot_activity(masks: Masks, *, most: int = 40) -> "Figure":
 
     cells.pcolormesh(patterns, cmap="Greys", vmin=0, vmax=1, edgecolors="0.75", linewidth=0.5)
     cells.set(ylim=(rows, 0), ylabel="pattern", xticks=[], yticks=[])
-    cells.set_title("black: active, white: at rest", fontsize=10)
+    cells.set_title("black: active, white: inactive", fontsize=10)
 
     centres = np.arange(rows) + 0.5
     bars.barh(centres, 100 * shares, color="0.3", height=0.8)

@@ -1,31 +1,23 @@
-"""Pictures of latents beside what was known about each row: the segment or condition u, or the true latents.
+"""Figures of latents beside what is known about each row: the segment or condition u, or the true latents.
 
-`plot_segments` and `plot_traces` are figures 1, 3 and 4 of Khemakhem et al. (2020); `plot_by_value` needs no truth.
-All take plain arrays, whatever estimator they came from, and return a figure; nothing is shown or saved.
+`plot_segments` and `plot_traces` are figures 1, 3 and 4 of Khemakhem et al. (2020); `plot_by_value` needs no ground
+truth. All take arrays from any estimator and return a new figure.
 """
 
-import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from identifiable.arrays import FloatArray, IntArray
-from identifiable.errors import DataError, join_few
+from identifiable.errors import DataError
 from identifiable.metrics import match
 from identifiable.metrics.checks import same_rows, table
-from identifiable.report.plots.figures import (
-    PALETTE,
-    Labelled,
-    draw_ellipse,
-    grid,
-    new_figure,
-    one_per_row,
-    whole_as_whole,
-    written,
-)
+from identifiable.report.plots import figures
+from identifiable.report.plots.figures import PALETTE, Labelled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,9 +25,13 @@ if TYPE_CHECKING:
 
 Labels = Mapping[Any, str] | Sequence[str]
 
-FEW = 20  # up to as many different values, u is a label even if it is not whole
-WINDOWS = 20  # a running mean is over this fraction of the rows
+MOST_LABELS = 20  # different values up to which u is a label even if they are not integers
+WINDOWS = 20  # a running mean is over 1 / WINDOWS of the rows
+STEPS = 200  # of a running mean
 MOST_BOXES = 50
+FILL, DARK = "#a9c6e3", PALETTE[0]  # of boxes, bands and running means
+RECOVERED: dict[str, Any] = {"color": "#f08a3c", "linewidth": 1.6}
+TRUE: dict[str, Any] = {"color": "0.1", "linewidth": 0.8, "linestyle": (0, (4.4, 2.2))}
 
 
 def plot_segments(
@@ -48,22 +44,22 @@ def plot_segments(
     columns: tuple[int, int] = (0, 1),
     continuous: bool | None = None,
 ) -> "Figure":
-    """Draw clouds of points side by side, coloured by segment: figure 1 of Khemakhem et al. (2020).
+    """Draw point clouds side by side, coloured by segment: figure 1 of Khemakhem et al. (2020).
 
-    Latents are recovered if the panel of the estimates is that of the truth with its axes swapped, flipped or
-    stretched. A thin ellipse per segment is its mean and one standard deviation, from all rows. Every panel has its own
-    scales, because latents have none.
+    Latents are recovered if the panel of the estimates is that of the true latents with its axes swapped, flipped or
+    stretched. A thin ellipse per segment shows its mean and one standard deviation, from all rows. Every panel has its
+    own scale, because the scale of latents is arbitrary.
 
     Parameters
     ----------
-    panels : title -> (N, n) points: true latents, observations, posterior latents, draws of the learnt prior, ...
-    u : (N,) segment of each row, numbers or names; or title -> (N,), where the panels do not hold the same rows.
+    panels : title -> (N, n) points: true latents, observations, posterior latents, samples of the learnt prior, ...
+    u : (N,) segment of each row, numbers or names; or title -> (N,), if the panels have different rows.
     labels : names of the segments: a mapping from values of u, or a sequence that u indexes.
-    most : segments with a colour, 12 at most: the largest, if there are more. The others are grey.
+    most : number of segments with a colour, at most 12; the largest ones. The others are grey.
     rows : points drawn per panel, a random subset; the same rows in all panels of the same length.
     columns : the two columns to draw.
-    continuous : whether u is a quantity, drawn with a colour bar and without ellipses. By default if it has more than
-        20 different values that are not all whole numbers.
+    continuous : whether u is a quantity, drawn with a colour bar and without ellipses. By default, if it has more than
+        20 different values that are not all integers.
 
     Examples
     --------
@@ -77,27 +73,20 @@ def plot_segments(
         raise DataError("panels must map at least one title to a table (rows, 2): pass {'latents': z}.")
     if not 1 <= most <= len(PALETTE):
         raise DataError(f"most must lie between 1 and {len(PALETTE)}, the number of colours, got {most}.")
-    if rows < 1:
-        raise DataError(f"rows must be at least 1, got {rows}.")
-    points, values = _clouds(panels, u, columns)
-    chosen = [np.random.default_rng(0).permutation(len(cloud))[:rows] for cloud in points]
-
-    high = math.ceil(len(points) / 5)
-    wide = math.ceil(len(points) / high)
-    figure = new_figure(2.5 * wide + 0.8, 2.6 * high + 0.2)
-    axes = grid(figure, len(points), wide, share=False)
+    figures.check_at_least(1, rows=rows)
+    wide = figures.columns_for(len(panels), 5)
+    figure, axes = figures.make_panels(len(panels), wide, (2.5, 2.6), (0.8, 0.2))
     for axis, title in zip(axes, panels, strict=True):
-        axis.set_title(textwrap.fill(title, 28), fontsize=10)
-        axis.tick_params(labelsize=8)
-        axis.locator_params(nbins=5)
+        figures.label(axis, title=textwrap.fill(title, 28))
     for axis in axes[-wide:]:
-        axis.set_xlabel(f"column {columns[0]}", fontsize=9)
+        figures.label(axis, x=f"column {columns[0]}")
     for axis in axes[::wide]:
-        axis.set_ylabel(f"column {columns[1]}", fontsize=9)
-    if _is_quantity(np.concatenate(values), continuous, labels):
-        _colour_by_quantity(figure, axes, points, values, chosen)
+        figures.label(axis, y=f"column {columns[1]}")
+    clouds = _clouds(panels, u, columns, rows)
+    if _is_quantity(np.concatenate([cloud.u for cloud in clouds]), continuous, labels):
+        _colour_by_quantity(figure, axes, clouds)
     else:
-        _colour_by_segment(figure, axes, points, values, chosen, labels, most)
+        _colour_by_segment(figure, axes, clouds, labels, most)
     return figure
 
 
@@ -110,9 +99,9 @@ def plot_traces(
 ) -> "Figure":
     r"""Draw true latents, dashed, and recovered ones row by row: figures 3 and 4 of Khemakhem et al. (2020).
 
-    Each true latent :math:`z_i` meets its partner :math:`\hat z_{\pi(i)}` of the best assignment (see `match`), put on
-    its scale by :math:`\min_{a, b} \sum (z_i - a \hat z_{\pi(i)} - b)^2`. A poor partner is thereby shrunk: a flat line
-    has nothing to say about the latent. Assignment, scale, shift, |r| and MCC are over all rows, not only those drawn.
+    Each true latent :math:`z_i` is drawn with its partner :math:`\hat z_{\pi(i)}` of the best assignment (see `match`),
+    rescaled by :math:`\min_{a, b} \sum (z_i - a \hat z_{\pi(i)} - b)^2`. This shrinks a poor partner: a constant line
+    carries no information on the latent. Assignment, scale, shift, |r| and MCC are over all rows, not only those drawn.
 
     Parameters
     ----------
@@ -136,37 +125,25 @@ def plot_traces(
     found = {name: table(f"latents[{name!r}]", estimate) for name, estimate in latents.items()}
     same_rows(z=true, **{f"latents[{name!r}]": estimate for name, estimate in found.items()})
     n = true.shape[1]
-    named = _column_names(names, n)
+    named = figures.names_of_latents(names, n)
     if not isinstance(rows, slice) or not len(true[rows]):
         raise DataError(f"rows must be a slice of the {len(true)} rows, such as slice(0, 150), got {rows!r}.")
-    time = np.arange(len(true))[rows]
 
-    solid: dict[str, Any] = {"color": "#f08a3c", "linewidth": 1.6}
-    dashed: dict[str, Any] = {"color": "0.1", "linewidth": 0.8, "linestyle": (0, (4.4, 2.2))}
     width = min(4.2, max(2.4, 11 / len(found)))
-    figure = new_figure(width * len(found) + 0.8, (0.95 if n <= 5 else 0.72) * n + 1.1)
+    figure = figures.new_figure(width * len(found) + 0.8, (0.95 if n <= 5 else 0.72) * n + 1.1)
     axes = figure.subplots(n, len(found), squeeze=False, sharex=True, sharey="row")
     for column, (method, estimate) in zip(axes.T, found.items(), strict=True):
         matching = match(true, estimate)
-        column[0].set_title(f"{method}\nMCC {matching.score:.3f}", fontsize=10)
-        column[-1].set_xlabel("row", fontsize=9)
+        figures.label(column[0], title=f"{method}\nMCC {matching.score:.3f}")
+        figures.label(column[-1], x="row")
         for i, axis in enumerate(column):
             partner, r = matching.permutation[i], matching.correlations[i]
-            if partner >= 0:
-                rescaled = _rescaled(estimate[:, partner], true[:, i], r)
-                axis.plot(time, rescaled[rows], **solid)
-            axis.plot(time, true[rows, i], **dashed)
-            said = f"|r|\n{abs(r):.3f}" if partner >= 0 else "no\npartner"
-            beside: dict[str, Any] = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
-            axis.annotate(said, (1, 0.5), xycoords="axes fraction", fontsize=8, **beside)
-            axis.margins(x=0)
-            axis.locator_params(axis="y", nbins=3)
-            axis.tick_params(labelsize=8)
-            axis.spines[["top", "right"]].set_visible(False)
+            rescaled = None if partner < 0 else _rescaled(estimate[:, partner], true[:, i], r)
+            _draw_trace(axis, rows, true[:, i], rescaled, "no\npartner" if partner < 0 else f"|r|\n{abs(r):.3f}")
     for axis, name in zip(axes[:, 0], named, strict=True):
-        axis.set_ylabel(name, fontsize=9)
+        figures.label(axis, y=name)
     figure.align_ylabels(axes[:, 0])
-    handles = [Line2D([], [], **dashed, label="true"), Line2D([], [], **solid, label="recovered, rescaled")]
+    handles = [Line2D([], [], **TRUE, label="true"), Line2D([], [], **RECOVERED, label="recovered, rescaled")]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=9, frameon=False, handlelength=3)
     return figure
 
@@ -180,7 +157,7 @@ def plot_by_value(
     most: int = 12,
     continuous: bool | None = None,
 ) -> "Figure":
-    r"""Draw the law of each latent for each value of u: what recovered latents mean, where no truth is known.
+    r"""Draw the distribution of each latent for each value of u, to interpret latents without a ground truth.
 
     A panel per latent: a box per value of u, or the running mean and standard deviation if u is a quantity. The panels
     are sorted by
@@ -192,12 +169,12 @@ def plot_by_value(
 
     Parameters
     ----------
-    latents : (N, m), the table of what was recovered.
+    latents : (N, m) recovered latents.
     u : (N,) condition, segment, class, time or another quantity of each row.
     labels : names of the values of u: a mapping from them, or a sequence that u indexes.
     names : m names of the latents.
-    most : panels drawn; those of the largest η² if there are more latents.
-    continuous : whether u is a quantity. By default if it has more than 20 different values that are not all whole.
+    most : largest number of panels; the latents with the largest η² are drawn.
+    continuous : whether u is a quantity. By default, if it has more than 20 different values that are not all integers.
 
     Examples
     --------
@@ -207,38 +184,23 @@ def plot_by_value(
     >>> [axis.get_title() for axis in plot_by_value(z, u, labels=["control", "drug"]).axes]
     ['latent 1  (η² 0.96)', 'latent 0  (η² 0.00)']
     """
-    found = table("latents", latents)
-    values = one_per_row("u", u)
+    found, values = table("latents", latents), figures.one_per_row("u", u)
     same_rows(latents=found, u=values)
-    named = _column_names(names, found.shape[1])
-    if most < 1:
-        raise DataError(f"most must be at least 1, got {most}.")
+    named = figures.names_of_latents(names, found.shape[1])
+    figures.check_at_least(1, most=most)
     quantity = _is_quantity(values, continuous, labels)
-    if quantity:
-        groups = np.argsort(np.argsort(values, kind="stable")) * min(WINDOWS, len(values)) // len(values)
-        ticks = []
-    else:
-        unique, groups = np.unique(values, return_inverse=True)
-        ticks = _label_names(unique, labels)
-        if len(unique) > MOST_BOXES:
-            raise DataError(
-                f"u must have at most {MOST_BOXES} different values to draw a box each, got {len(unique)}: "
-                "merge some, or pass continuous=True."
-            )
+    groups, ticks = _equal_groups(values) if quantity else _labelled_groups(values, labels)
     shares = _eta_squared(found, groups)
     order = np.argsort(-shares, kind="stable")[:most]
 
     wide = len(order) if len(order) <= 3 else 3 if len(order) <= 6 else 4
-    high = math.ceil(len(order) / wide)
-    beside = 0.5 + 0.07 * max((len(name) for name in ticks), default=0)  # room for the names, in inches
-    width = max(3.8, 2.3 * wide + beside)
-    figure = new_figure(width, (1.7 if quantity else 0.55 + 0.17 * max(5, len(ticks))) * high + 0.8)
-    axes = grid(figure, len(order), wide, share=True)
+    high = 1.7 if quantity else 0.55 + 0.17 * max(5, len(ticks))  # of a panel, in inches
+    beside = 0.5 + figures.LETTER * max(map(len, ticks), default=0)
+    figure, axes = figures.make_panels(len(order), wide, (2.3, high), (beside, 0.4), share=True)
+    figure.set_figwidth(max(3.8, figure.get_figwidth()))
     for axis, i in zip(axes, order, strict=True):
-        axis.set_title(f"{named[i]}  (η² {shares[i]:.2f})", fontsize=9)
-        axis.tick_params(labelsize=8)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.locator_params(nbins=5)
+        figures.label(axis, title=f"{named[i]}  (η² {shares[i]:.2f})")
+        figures.open_frame(axis)
         if quantity:
             _draw_running(axis, found[:, i], values.astype(np.float64))
         else:
@@ -251,112 +213,139 @@ def plot_by_value(
         axes[0].set_yticks(range(len(ticks)), ticks)
         figure.supylabel("u", fontsize=9)
         key = "value of the latent\nbox: quartiles; black: median; whiskers: 5 % to 95 % of rows; dotted: median of all"
-    figure.supxlabel("\n".join(textwrap.fill(line, int(14 * width)) for line in key.split("\n")), fontsize=8.5)
+    figures.add_caption(figure, key)
     if len(order) < found.shape[1]:
         figure.suptitle(f"The {len(order)} of {found.shape[1]} latents that u explains best", fontsize=11)
     return figure
 
 
+# -- arguments
+
+
+@dataclass(frozen=True, eq=False)
+class _Cloud:
+    """Points (N, 2), u of each (N,), and the rows to draw."""
+
+    points: FloatArray
+    u: NDArray[Any]
+    drawn: IntArray
+
+
 def _clouds(
-    panels: Mapping[str, ArrayLike], u: ArrayLike | Mapping[str, ArrayLike], columns: tuple[int, int]
-) -> tuple[list[FloatArray], list[NDArray[Any]]]:
-    """Return the two columns of each panel, and u of its rows; all u have one type."""
+    panels: Mapping[str, ArrayLike], u: ArrayLike | Mapping[str, ArrayLike], columns: tuple[int, int], rows: int
+) -> list[_Cloud]:
+    """Return the two columns of each panel, u of its rows, all of one type, and a random choice of `rows` rows."""
     points, values = [], []
     for title, panel in panels.items():
         cloud = table(f"panels[{title!r}]", panel)
-        if len(set(columns)) != 2 or not all(0 <= c < cloud.shape[1] for c in columns):
+        if len(columns) != 2 or not figures.are_indices(columns, cloud.shape[1]):
             raise DataError(
                 f"columns must be two different columns of panels[{title!r}], of shape {cloud.shape}, got {columns}."
             )
         if isinstance(u, Mapping) and title not in u:
-            raise DataError(f"u must have an entry for each panel, got none for {title!r}: {join_few(list(u))} only.")
-        name = f"u[{title!r}]" if isinstance(u, Mapping) else "u"
-        own = one_per_row(name, u[title] if isinstance(u, Mapping) else u)
-        same_rows(**{f"panels[{title!r}]": cloud, name: own})
+            raise DataError(f"u must have an entry for each panel, got none for {title!r}: {figures.listed(u)} only.")
+        name, own = (f"u[{title!r}]", u[title]) if isinstance(u, Mapping) else ("u", u)
+        values.append(figures.one_per_row(name, own))
+        same_rows(**{f"panels[{title!r}]": cloud, name: values[-1]})
         points.append(cloud[:, list(columns)])
-        values.append(own)
-    return points, np.split(np.concatenate(values), np.cumsum([len(own) for own in values])[:-1])
+    chosen = [np.random.default_rng(0).permutation(len(cloud))[:rows] for cloud in points]
+    return [_Cloud(*cloud) for cloud in zip(points, figures.of_one_type(values), chosen, strict=True)]
 
 
 def _is_quantity(values: NDArray[Any], continuous: bool | None, labels: Labels | None) -> bool:
     if continuous and (labels is not None or values.dtype.kind not in "fiu"):
-        raise DataError("continuous=True needs a u of numbers without labels: leave it out to draw each value apart.")
+        raise DataError("continuous=True needs a u of numbers without labels: leave it out to draw each value.")
     if continuous is not None:
         return continuous
     fractions = values.dtype.kind == "f" and bool((values % 1 != 0).any())
-    return labels is None and fractions and len(np.unique(values)) > FEW
+    return labels is None and fractions and len(np.unique(values)) > MOST_LABELS
+
+
+def _equal_groups(values: NDArray[Any]) -> tuple[IntArray, list[str]]:
+    """Put the rows into WINDOWS groups of equal size, in the order of u; the groups have no names."""
+    return np.argsort(np.argsort(values, kind="stable")) * min(WINDOWS, len(values)) // len(values), []
+
+
+def _labelled_groups(values: NDArray[Any], labels: Labels | None) -> tuple[IntArray, list[str]]:
+    """Put the rows of each value of u into a group."""
+    unique, groups = np.unique(values, return_inverse=True)
+    names = _label_names(unique, labels)
+    if len(unique) > MOST_BOXES:
+        raise DataError(
+            f"u must have at most {MOST_BOXES} different values to draw a box each, got {len(unique)}: "
+            "merge some, or pass continuous=True."
+        )
+    return groups, names
 
 
 def _label_names(unique: NDArray[Any], labels: Labels | None) -> list[str]:
     if labels is None:
-        return written(unique)
-    values = whole_as_whole(unique)
+        return figures.as_text(unique)
+    values = figures.plain_values(unique)
     try:
         if not isinstance(labels, Mapping) and min(values) < 0:
             raise IndexError
         return [str(labels[value]) for value in values]
     except (LookupError, TypeError):
         raise DataError(
-            f"labels must name every value of u, {join_few([repr(v) for v in values])}: a mapping from these values, "
-            f"or a sequence that they index; got {labels!r}."
+            f"labels must name every value of u, {figures.listed(map(repr, values))}: pass a mapping from these values "
+            f"or a sequence that they index, got {labels!r}."
         ) from None
 
 
-def _column_names(names: Sequence[str] | None, n: int) -> list[str]:
-    if names is None:
-        return [f"latent {i}" for i in range(n)]
-    if len(names) != n:
-        raise DataError(f"names must name each of the {n} latents, got {len(names)} names.")
-    return [str(given) for given in names]
+# -- drawing
 
 
 def _colour_by_segment(
-    figure: "Figure",
-    axes: "Sequence[Axes]",
-    points: Sequence[FloatArray],
-    values: Sequence[NDArray[Any]],
-    chosen: Sequence[IntArray],
-    labels: Labels | None,
-    most: int,
+    figure: "Figure", axes: "Sequence[Axes]", clouds: Sequence[_Cloud], labels: Labels | None, most: int
 ) -> None:
-    segments = Labelled.of(np.concatenate(values), most)
+    segments = Labelled.of(np.concatenate([cloud.u for cloud in clouds]), most)
     names = _label_names(segments.unique, labels)
-    for axis, cloud, own, rows in zip(axes, points, values, chosen, strict=True):
-        segments.scatter(axis, cloud[rows], own[rows])
+    for axis, cloud in zip(axes, clouds, strict=True):
+        segments.scatter(axis, cloud.points[cloud.drawn], cloud.u[cloud.drawn])
         for i in segments.kept:
-            members = cloud[own == segments.unique[i]]
+            members = cloud.points[cloud.u == segments.unique[i]]
             if len(members) > 2:
-                draw_ellipse(axis, members.mean(axis=0), np.cov(members.T), segments.colours[i], deviations=1)
+                mean, covariance = members.mean(axis=0), np.cov(members.T)
+                figures.draw_ellipse(axis, mean, covariance, segments.colours[i], deviations=1)
     segments.legend(figure, names, "u", "1 sd")
 
 
-def _colour_by_quantity(
-    figure: "Figure",
-    axes: "Sequence[Axes]",
-    points: Sequence[FloatArray],
-    values: Sequence[NDArray[Any]],
-    chosen: Sequence[IntArray],
-) -> None:
+def _colour_by_quantity(figure: "Figure", axes: "Sequence[Axes]", clouds: Sequence[_Cloud]) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
-    everything = np.concatenate(values)
+    everything = np.concatenate([cloud.u for cloud in clouds])
     norm = Normalize(everything.min(), everything.max())
-    style: dict[str, Any] = {"norm": norm, "cmap": "viridis", "s": 7, "alpha": 0.5, "linewidths": 0}
-    for axis, cloud, own, rows in zip(axes, points, values, chosen, strict=True):
-        axis.scatter(cloud[rows, 0], cloud[rows, 1], c=own[rows], rasterized=True, **style)
+    look: dict[str, Any] = {"norm": norm, "cmap": "viridis", "s": 7, "alpha": 0.5, "linewidths": 0}
+    for axis, cloud in zip(axes, clouds, strict=True):
+        x, y = cloud.points[cloud.drawn].T
+        axis.scatter(x, y, c=cloud.u[cloud.drawn], rasterized=True, **look)
     bar = figure.colorbar(ScalarMappable(norm, "viridis"), ax=list(axes), label="u", fraction=0.05, pad=0.02, aspect=18)
     bar.ax.tick_params(labelsize=8)
 
 
+def _draw_trace(axis: "Axes", rows: slice, true: FloatArray, rescaled: FloatArray | None, text: str) -> None:
+    """Draw a true latent over its rescaled partner, if it has one, and write a text beside them."""
+    at = np.arange(len(true))[rows]
+    if rescaled is not None:
+        axis.plot(at, rescaled[rows], **RECOVERED)
+    axis.plot(at, true[rows], **TRUE)
+    beside: dict[str, Any] = {"xytext": (6, 0), "textcoords": "offset points", "va": "center"}
+    axis.annotate(text, (1, 0.5), xycoords="axes fraction", fontsize=8, **beside)
+    figures.style(axis, ticks=3)
+    axis.margins(x=0)
+    figures.open_frame(axis)
+
+
 def _rescaled(estimate: FloatArray, true: FloatArray, r: float) -> FloatArray:
-    """Least-squares fit of `true` by a + b `estimate`, given their correlation r; a constant one gives the mean."""
+    """Return the least-squares fit of `true` by a + b `estimate`, given their correlation r."""
     slope = r * true.std() / estimate.std() if r != 0 else 0.0
     return np.asarray(true.mean() + slope * (estimate - estimate.mean()))
 
 
 def _eta_squared(latents: FloatArray, groups: IntArray) -> FloatArray:
-    """Share of the variance of each column that lies between groups 0, ..., G-1, none of them empty; 0 if constant."""
+    """Return the share of the variance of each column between groups 0, ..., G-1, none of them empty; 0 if constant."""
     counts = np.bincount(groups)
     centred = latents - latents.mean(axis=0)
     means = np.stack([np.bincount(groups, column) for column in centred.T], axis=1) / counts[:, None]
@@ -370,7 +359,7 @@ def _draw_boxes(axis: "Axes", samples: Sequence[FloatArray], middle: float) -> N
     low, left, median, right, high = np.array([np.percentile(values, [5, 25, 50, 75, 95]) for values in samples]).T
     axis.axvline(middle, color="0.5", linewidth=0.8, linestyle=":", zorder=1)
     axis.hlines(at, low, high, color="0.35", linewidth=0.9, zorder=2)
-    axis.barh(at, right - left, left=left, height=0.62, color="#a9c6e3", edgecolor="0.35", linewidth=0.7, zorder=3)
+    axis.barh(at, right - left, left=left, height=0.62, color=FILL, edgecolor="0.35", linewidth=0.7, zorder=3)
     axis.vlines(median, at - 0.36, at + 0.36, color="black", linewidth=1.8, zorder=4)
     axis.grid(axis="y", color="0.92", linewidth=0.7)  # to follow a value from panel to panel
     axis.set_axisbelow(True)
@@ -378,13 +367,13 @@ def _draw_boxes(axis: "Axes", samples: Sequence[FloatArray], middle: float) -> N
 
 
 def _draw_running(axis: "Axes", latent: FloatArray, u: FloatArray) -> None:
-    """Draw mean and standard deviation in up to 200 windows of neighbouring rows, in the order of u."""
+    """Draw mean and standard deviation in windows of neighbouring rows, in the order of u."""
     order = np.argsort(u, kind="stable")
     length = min(len(u), max(2, len(u) // WINDOWS))
-    starts = np.unique(np.linspace(0, len(u) - length, 200).astype(int))
+    starts = np.unique(np.linspace(0, len(u) - length, STEPS).astype(int))
     windows = order[starts[:, None] + np.arange(length)]  # (windows, length)
-    where, mean, sd = u[windows].mean(axis=1), latent[windows].mean(axis=1), latent[windows].std(axis=1)
+    at, mean, sd = u[windows].mean(axis=1), latent[windows].mean(axis=1), latent[windows].std(axis=1)
     axis.axhline(latent.mean(), color="0.5", linewidth=0.8, linestyle=":", zorder=1)
-    axis.fill_between(where, mean - sd, mean + sd, color="#a9c6e3", linewidth=0, zorder=2)
-    axis.plot(where, mean, color="#122da5", linewidth=1.4, zorder=3)
+    axis.fill_between(at, mean - sd, mean + sd, color=FILL, linewidth=0, zorder=2)
+    axis.plot(at, mean, color=DARK, linewidth=1.4, zorder=3)
     axis.margins(x=0)

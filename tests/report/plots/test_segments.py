@@ -1,14 +1,13 @@
-"""Pictures of latents: what is drawn is the data, what is written is the metric, what is left out is said."""
-
 import numpy as np
-import pandas as pd
 import pytest
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 
 from identifiable.data import make_segments
 from identifiable.errors import DataError
 from identifiable.metrics import match
-from identifiable.report.plots.segments import PALETTE, plot_by_value, plot_segments, plot_traces
+from identifiable.report.plots.segments import plot_by_value, plot_segments, plot_traces
+
+from .fake_models import fits
 
 SEED = np.random.default_rng
 
@@ -32,29 +31,6 @@ def legend_of(figure):
     return dict(zip(names[:-1], (to_hex(h.get_color()) for h in legend.legend_handles), strict=False))
 
 
-def lightness_and_hue(rgb):
-    """CIE L*a*b* of linear RGB."""
-    matrix = np.array([[0.4125, 0.3576, 0.1804], [0.2127, 0.7152, 0.0722], [0.0193, 0.1192, 0.9503]])
-    f = np.cbrt(np.clip(rgb @ matrix.T / matrix.sum(axis=1), 1e-4, 1))
-    return np.stack([116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])], axis=1)
-
-
-def closest(points):
-    return min(np.linalg.norm(a - b) for i, a in enumerate(points) for b in points[:i])
-
-
-def inside(figure):
-    """Everything drawn lies within the page, no panel with its labels touches another, none is squeezed."""
-    figure.draw_without_rendering()
-    box = figure.get_tightbbox()
-    width, height = figure.get_size_inches()
-    apart = [axis.get_tightbbox() for axis in figure.axes]
-    overlaps = [(i, j) for i, a in enumerate(apart) for j, b in enumerate(apart[:i]) if a.overlaps(b)]
-    squeezed = [a for a in figure.axes if a.get_label() != "<colorbar>" and a.bbox.width / figure.dpi < 1.6]
-    within = box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height
-    return within and not overlaps and not squeezed
-
-
 # plot_segments
 
 
@@ -74,7 +50,7 @@ def test_every_point_has_the_colour_of_its_segment(sample):
     assert figure.axes[0].get_ylabel() == "column 1"
 
 
-def test_at_most_so_many_points_and_the_same_rows_in_every_panel(sample):
+def test_panels_show_the_same_random_rows(sample):
     order = np.argsort(sample.u)  # as in a file that holds one segment after the other
     z, u = sample.z[order], sample.u[order]
     first, second = (cloud_of(axis) for axis in plot_segments({"a": z, "b": 2 * z}, u, rows=300).axes)
@@ -86,54 +62,32 @@ def test_at_most_so_many_points_and_the_same_rows_in_every_panel(sample):
     np.testing.assert_array_equal(again[0], first[0])
 
 
-def test_points_are_rasterised_and_outlines_are_not(sample):
-    (axis,) = plot_segments({"a": sample.z}, sample.u).axes
-    assert axis.collections[0].get_rasterized()
-    assert not any(line.get_rasterized() for line in axis.lines)
-
-
-@pytest.mark.parametrize("tilt", [0.7, 0.0, -0.7])
-def test_ellipses_are_one_standard_deviation_of_all_rows(sample, tilt):
-    z = sample.z @ [[1.0, tilt], [0.0, 0.5]]
-    figure = plot_segments({"a": z}, sample.u, rows=50)
-    for line, (name, colour) in zip(figure.axes[0].lines, legend_of(figure).items(), strict=True):
+def test_ellipses_are_one_standard_deviation_of_all_rows(sample):
+    (axis,) = plot_segments({"a": sample.z}, sample.u, rows=50).axes
+    for line, (name, colour) in zip(axis.lines, legend_of(axis.figure).items(), strict=True):
         assert to_hex(line.get_color()) == colour
-        own = z[sample.u == int(name)]
+        own = sample.z[sample.u == int(name)]
         off = line.get_xydata() - own.mean(axis=0)
         np.testing.assert_allclose(np.einsum("ij,ij->i", off, np.linalg.solve(np.cov(own.T), off.T).T), 1)
+    assert axis.collections[0].get_rasterized()
 
 
-def test_segments_beyond_the_legend_are_grey_and_counted():
+def test_the_smallest_segments_are_grey_without_outline():
     u = np.repeat([0, 1, 2, 3, 4], [10, 50, 40, 5, 60])
     figure = plot_segments({"a": SEED(0).normal(size=(165, 2))}, u, most=3)
-    colours = legend_of(figure)
-    assert list(colours) == ["1", "2", "4", "2 others"]  # the largest
-    red, green, blue = to_rgb(colours["2 others"])
-    assert red == green == blue
-    drawn = cloud_of(figure.axes[0])[1]
-    assert [drawn.count(colours[name]) for name in colours] == [50, 40, 60, 15]
-    assert drawn[:15] == [colours["2 others"]] * 15  # below the others
-    assert len(figure.axes[0].lines) == 3  # no outline for the rest
+    assert list(legend_of(figure)) == ["1", "2", "4", "2 others"]
+    assert len(figure.axes[0].lines) == 3
 
 
 def test_a_panel_may_have_its_own_u(sample):
-    panels = {"posterior": sample.z, "prior": SEED(0).normal(size=(300, 2))}
-    figure = plot_segments(panels, {"posterior": sample.u, "prior": np.repeat([1, 4, 7], 100)})
+    panels = {"posterior": sample.z, "prior": SEED(0).normal(size=(300, 2)), "text": sample.z}
+    u = {"posterior": sample.u, "prior": np.repeat([1, 4, 7], 100), "text": sample.u.astype(str)}
+    figure = plot_segments(panels, u)
     colours = legend_of(figure)
     assert list(colours) == ["0", "1", "2", "3", "4", "7"]
-    drawn = cloud_of(figure.axes[1])[1]
-    assert {name: drawn.count(colour) for name, colour in colours.items() if colour in drawn} == {
-        "1": 100,
-        "4": 100,
-        "7": 100,
-    }
-
-
-def test_numbers_and_their_text_are_the_same_segment(sample):
-    figure = plot_segments({"a": sample.z, "b": sample.z}, {"a": sample.u, "b": sample.u.astype(str)})
-    assert list(legend_of(figure)) == ["0", "1", "2", "3", "4"]
-    assert cloud_of(figure.axes[0])[1] == cloud_of(figure.axes[1])[1]
-    assert [len(axis.lines) for axis in figure.axes] == [5, 5]
+    posterior, prior, text = (cloud_of(axis)[1] for axis in figure.axes)
+    assert [prior.count(colours[name]) for name in ("1", "4", "7")] == [100] * 3
+    assert posterior == text  # numbers and their text are one segment
 
 
 @pytest.mark.parametrize(
@@ -143,8 +97,6 @@ def test_numbers_and_their_text_are_the_same_segment(sample):
         ([0.0, 2.0, 2.0, 0.0], ["zero", "one", "two"], ["zero", "two"]),
         ([5, -1, 5, 5], {5: "five", -1: "minus"}, ["minus", "five"]),
         (["b", "a", "b", "b"], None, ["a", "b"]),
-        (pd.Series(["b", "a", "b", "b"]), {"a": "A", "b": "B"}, ["A", "B"]),
-        (np.array([1, 0, 10, 2], dtype=object), None, ["0", "1", "2", "10"]),
         ([0.5, 0.25, 0.5, 1.0], None, ["0.25", "0.5", "1"]),  # few values are labels, whole or not
     ],
 )
@@ -170,7 +122,7 @@ def test_a_quantity_has_a_colour_bar_and_one_scale_for_all_panels():
         assert not axis.lines
 
 
-def test_what_is_a_quantity_can_be_said():
+def test_continuous_overrides_the_default():
     z, u = SEED(0).normal(size=(100, 2)), np.arange(100)
     assert plot_segments({"a": z}, u).legends
     assert not plot_segments({"a": z}, u, continuous=True).legends
@@ -186,29 +138,10 @@ def test_other_columns_can_be_drawn():
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("column 3", "column 1")
 
 
-@pytest.mark.parametrize("k", [2, 5, 8, 12])
-def test_colours_differ_in_grey_and_for_the_colour_blind(k):
-    figure = plot_segments({"a": SEED(0).normal(size=(5 * k, 2))}, np.repeat(np.arange(k), 5))
-    colours = list(legend_of(figure).values())
-    assert set(colours) <= set(PALETTE)
-    srgb = np.array([to_rgb(c) for c in colours])
-    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
-    grey = lightness_and_hue(linear)[:, :1]
-    assert closest(grey) > 0.9 * (80 - 26) / 11 * (11 // (k - 1))  # 11 steps of lightness, shared out
-    assert grey.max() < 82  # still seen on white
-    # Machado, Oliveira & Fernandes (2009), severity 1: red-blind, green-blind, blue-blind
-    red = [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
-    green = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
-    blue = [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
-    for missing in (red, green, blue):
-        assert closest(lightness_and_hue(np.clip(linear @ np.array(missing).T, 0, 1))) > 13
-    assert closest(lightness_and_hue(linear)) > 30
-
-
 # plot_traces
 
 
-def test_perfect_latents_in_other_order_sign_and_scale_lie_on_the_truth():
+def test_perfect_latents_in_other_order_sign_and_scale_match_the_true_ones():
     rng = SEED(0)
     z = rng.normal(size=(400, 3))
     latents = np.column_stack([-3 * z[:, 2] + 7, rng.normal(size=400), 0.01 * z[:, 0], 100 - z[:, 1]])
@@ -223,7 +156,7 @@ def test_perfect_latents_in_other_order_sign_and_scale_lie_on_the_truth():
     assert figure.axes[0].get_title() == "perfect\nMCC 1.000"
 
 
-def test_traces_are_the_least_squares_fit_over_all_rows_and_the_text_is_the_metric():
+def test_traces_are_the_least_squares_fit_over_all_rows():
     rng = SEED(0)
     z = rng.normal(size=(1000, 2))
     noise = np.where(np.arange(1000)[:, None] < 150, 0, 1)  # the rows drawn are better than the others
@@ -242,15 +175,15 @@ def test_traces_are_the_least_squares_fit_over_all_rows_and_the_text_is_the_metr
     assert np.abs(np.corrcoef(z[:150].T, latents["a"][:150, ::-1].T)[0, 2]) > 0.999 > 0.9 > match(z, latents["a"]).score
 
 
-def test_a_latent_without_partner_is_said_and_a_constant_one_is_flat():
+def test_a_latent_without_partner_and_a_constant_one():
     z = SEED(0).normal(size=(200, 3))
     figure = plot_traces(z, {"two": np.column_stack([z[:, 1], np.full(200, 9.0)])})
     lines = {len(axis.lines): axis for axis in figure.axes}
     assert set(lines) == {1, 2}
     assert lines[1].texts[0].get_text() == "no\npartner"
-    flat = next(axis for axis in figure.axes if axis.texts[0].get_text() == "|r|\n0.000")
-    i = figure.axes.index(flat)
-    np.testing.assert_allclose(flat.lines[0].get_ydata(), z[:, i].mean())
+    constant_trace = next(axis for axis in figure.axes if axis.texts[0].get_text() == "|r|\n0.000")
+    i = figure.axes.index(constant_trace)
+    np.testing.assert_allclose(constant_trace.lines[0].get_ydata(), z[:, i].mean())
     assert figure.axes[0].get_title() == "two\nMCC 0.333"
     (constant,) = plot_traces(np.ones((200, 1)), {"a": z}).axes
     np.testing.assert_allclose(constant.lines[0].get_ydata(), 1)
@@ -261,9 +194,7 @@ def test_traces_have_names_and_one_legend():
     figure = plot_traces(z, {"a": z, "b": z}, names=["pka", "erk"])
     assert [axis.get_ylabel() for axis in figure.axes] == ["pka", "", "erk", ""]
     assert [axis.get_xlabel() for axis in figure.axes] == ["", "", "row", "row"]
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.texts] == ["true", "recovered, rescaled"]
-    assert [axis.get_ylabel() for axis in plot_traces(z, {"a": z}).axes] == ["latent 0", "latent 1"]
+    assert [text.get_text() for text in figure.legends[0].texts] == ["true", "recovered, rescaled"]
 
 
 # plot_by_value
@@ -309,29 +240,22 @@ def test_boxes_are_the_quantiles_of_the_data(conditions):
         np.testing.assert_allclose(axis.lines[0].get_xdata(), np.median(latents[:, i]))
 
 
-def test_panels_share_their_axes_and_the_first_value_is_on_top(conditions):
+def test_panels_share_axes_with_the_first_value_on_top(conditions):
     u, latents = conditions
-    first, *others = plot_by_value(latents, u, labels=["a", "b", "c", "d"]).axes
+    first, *others = plot_by_value(np.column_stack([latents, np.ones(1000)]), u, labels=["a", "b", "c", "d"]).axes
     assert [tick.get_text() for tick in first.get_yticklabels()] == ["a", "b", "c", "d"]
     low, high = first.get_ylim()
     assert low > 3 > 0 > high
-    for axis in others:
-        assert axis.get_xlim() == first.get_xlim()
-        assert axis.get_ylim() == first.get_ylim()
+    assert {(axis.get_xlim(), axis.get_ylim()) for axis in others} == {(first.get_xlim(), first.get_ylim())}
+    assert others[-1].get_title() == "latent 3  (η² 0.00)"  # constant
 
 
-def test_latents_left_out_are_those_u_explains_least_and_it_is_said(conditions):
+def test_the_latents_that_u_explains_best_are_drawn(conditions):
     u, latents = conditions
     figure = plot_by_value(latents, u, most=2)
     assert [axis.get_title().split("  ")[0] for axis in figure.axes] == ["latent 1", "latent 2"]
     assert figure.get_suptitle() == "The 2 of 3 latents that u explains best"
     assert plot_by_value(latents, u).get_suptitle() == ""
-
-
-def test_a_constant_latent_is_explained_by_nothing(conditions):
-    u, _ = conditions
-    (axis,) = plot_by_value(np.ones((1000, 1)), u).axes
-    assert axis.get_title() == "latent 0  (η² 0.00)"
 
 
 def test_a_quantity_has_a_running_mean_and_band():
@@ -365,20 +289,18 @@ def test_a_quantity_of_few_rows(rows):
 
 
 def test_nothing_is_cut_off_and_no_panels_overlap(sample):
-    rng = SEED(0)
-    z, u = rng.normal(size=(500, 11)), rng.integers(9, size=500)
+    z, u = SEED(0).normal(size=(500, 11)), SEED(1).integers(9, size=500)
     long = [f"a longer name of condition {i}" for i in range(9)]
-    pictures = [
+    figures = [
         plot_segments({f"panel {i}": sample.z for i in range(7)}, sample.u),
         plot_segments({"one": z}, u, labels=long),
-        plot_segments({"one": z}, rng.integers(40, size=500)),
-        plot_segments({"one": z, "two": z}, rng.uniform(size=500)),
+        plot_segments({"one": z, "two": z}, SEED(0).uniform(size=500)),
         plot_traces(z[:, :4], {"iVAE": z, "VAE": z[:, :3]}),
         plot_by_value(z[:, :5], u, labels=long),
         plot_by_value(z[:, :1], u > 4),
-        plot_by_value(z[:, :4], rng.uniform(size=500)),
+        plot_by_value(z[:, :4], SEED(0).uniform(size=500)),
     ]
-    assert [inside(figure) for figure in pictures] == [True] * len(pictures)
+    assert [fits(figure) for figure in figures] == [True] * len(figures)
 
 
 Z, U = SEED(0).normal(size=(60, 2)), np.repeat([0, 1, 2], 20)
@@ -386,49 +308,35 @@ HOLE = np.where(np.arange(60)[:, None] == 7, np.nan, Z)
 
 
 @pytest.mark.parametrize(
-    ("draw", "words"),
+    ("draw", "word"),
     [
-        (lambda: plot_segments({}, U), "panels must map at least one title"),
-        (lambda: plot_segments(Z, U), "panels must map at least one title"),
-        (lambda: plot_segments({"a": Z[:, 0]}, U), r"panels\['a'\] must be 2-D"),
-        (lambda: plot_segments({"a": Z[:, :1]}, U), r"columns must be two different columns of panels\['a'\]"),
-        (lambda: plot_segments({"a": Z}, U, columns=(0, 2)), "columns must be two different columns"),
-        (lambda: plot_segments({"a": Z}, U, columns=(1, 1)), "columns must be two different columns"),
-        (lambda: plot_segments({"a": HOLE}, U), r"panels\['a'\] must be finite, got nan at row 7"),
-        (lambda: plot_segments({"a": Z}, U[:-1]), r"panels\['a'\] has 60, u has 59"),
-        (lambda: plot_segments({"a": Z}, np.c_[U, U]), r"u must be 1-D \(rows,\), got shape \(60, 2\)"),
-        (lambda: plot_segments({"a": Z}, HOLE[:, 0]), "u must have a finite value in every row, got nan at row 7"),
-        (lambda: plot_segments({"a": Z}, {"b": U}), "u must have an entry for each panel, got none for 'a'"),
-        (lambda: plot_segments({"a": Z}, {"a": U[:5]}), r"u\['a'\] has 5"),
-        (lambda: plot_segments({"a": Z}, U, most=13), "most must lie between 1 and 12"),
-        (lambda: plot_segments({"a": Z}, U, most=0), "most must lie between 1 and 12"),
-        (lambda: plot_segments({"a": Z}, U, rows=0), "rows must be at least 1"),
-        (lambda: plot_segments({"a": Z}, U, labels=["a", "b"]), "labels must name every value of u, 0, 1, 2"),
-        (lambda: plot_segments({"a": Z}, U - 1, labels=["a", "b", "c"]), "labels must name every value of u, -1, 0, 1"),
-        (lambda: plot_segments({"a": Z}, U, labels={0: "a"}), "labels must name every value of u"),
-        (lambda: plot_segments({"a": Z}, U.astype(str), labels=["a", "b", "c"]), "labels must name every value of u"),
-        (lambda: plot_segments({"a": Z}, U.astype(str), continuous=True), "continuous=True needs a u of numbers"),
-        (lambda: plot_segments({"a": Z}, U, labels=["a", "b", "c"], continuous=True), "continuous=True needs"),
-        (lambda: plot_traces(Z, {}), "latents must map at least one method"),
-        (lambda: plot_traces(Z, Z), "latents must map at least one method"),
-        (lambda: plot_traces(Z[:, 0], {"a": Z}), "z must be 2-D"),
-        (lambda: plot_traces(Z, {"a": Z[:, 0]}), r"latents\['a'\] must be 2-D"),
-        (lambda: plot_traces(Z, {"a": HOLE}), r"latents\['a'\] must be finite, got nan at row 7"),
-        (lambda: plot_traces(Z, {"z": Z[:50]}), r"z has 60, latents\['z'\] has 50"),
-        (lambda: plot_traces(Z, {"a": Z}, rows=slice(60, 90)), "rows must be a slice of the 60 rows"),
-        (lambda: plot_traces(Z, {"a": Z}, rows=30), "rows must be a slice of the 60 rows"),
-        (lambda: plot_traces(Z, {"a": Z}, names=["one"]), "names must name each of the 2 latents, got 1"),
-        (lambda: plot_by_value(Z[:, 0], U), "latents must be 2-D"),
-        (lambda: plot_by_value(HOLE, U), "latents must be finite"),
-        (lambda: plot_by_value(Z, U[:-1]), "latents has 60, u has 59"),
-        (lambda: plot_by_value(Z, [None, *U[1:]]), "u must have a finite value in every row, got (None|nan) at row 0"),
-        (lambda: plot_by_value(Z, np.where(U == 1, np.inf, U)), "u must have a finite value in every row, got inf"),
-        (lambda: plot_by_value(Z, U, names=["a", "b", "c"]), "names must name each of the 2 latents, got 3"),
-        (lambda: plot_by_value(Z, U, labels=["a"]), "labels must name every value of u"),
-        (lambda: plot_by_value(Z, U, most=0), "most must be at least 1"),
-        (lambda: plot_by_value(Z, np.arange(60)), "at most 50 different values to draw a box each, got 60"),
+        (lambda: plot_segments({}, U), "panels"),
+        (lambda: plot_segments(Z, U), "panels"),
+        (lambda: plot_segments({"a": Z[:, 0]}, U), "panels"),
+        (lambda: plot_segments({"a": HOLE}, U), "finite"),
+        (lambda: plot_segments({"a": Z}, U[:-1]), "59"),
+        (lambda: plot_segments({"a": Z}, U, columns=(0, 2)), "columns"),
+        (lambda: plot_segments({"a": Z}, U, columns=(1, 1)), "columns"),
+        (lambda: plot_segments({"a": Z}, {"b": U}), "entry"),
+        (lambda: plot_segments({"a": Z}, {"a": U[:5]}), "has 5"),
+        (lambda: plot_segments({"a": Z}, U, most=13), "most"),
+        (lambda: plot_segments({"a": Z}, U, rows=0), "rows"),
+        (lambda: plot_segments({"a": Z}, U, labels=["a", "b"]), "labels"),
+        (lambda: plot_segments({"a": Z}, U - 1, labels=["a", "b", "c"]), "labels"),
+        (lambda: plot_segments({"a": Z}, U.astype(str), labels=["a", "b", "c"]), "labels"),
+        (lambda: plot_segments({"a": Z}, U.astype(str), continuous=True), "continuous"),
+        (lambda: plot_segments({"a": Z}, U, labels=["a", "b", "c"], continuous=True), "continuous"),
+        (lambda: plot_traces(Z, {}), "latents"),
+        (lambda: plot_traces(Z, Z), "latents"),
+        (lambda: plot_traces(Z, {"z": Z[:50]}), "has 50"),
+        (lambda: plot_traces(Z, {"a": Z}, rows=slice(60, 90)), "rows"),
+        (lambda: plot_traces(Z, {"a": Z}, rows=30), "rows"),
+        (lambda: plot_by_value(Z, U[:-1]), "59"),
+        (lambda: plot_by_value(Z, U, labels=["a"]), "labels"),
+        (lambda: plot_by_value(Z, U, most=0), "most"),
+        (lambda: plot_by_value(Z, np.arange(60)), "50"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(draw, words):
-    with pytest.raises(DataError, match=words):
+def test_wrong_arguments_are_named(draw, word):
+    with pytest.raises(DataError, match=word):
         draw()

@@ -1,4 +1,4 @@
-"""What the sections of a sweep's page share: the runs in order, how each method looks, what a metric is called."""
+"""The results that all parts of an experiment's report share: runs in order, colours of methods, metric names."""
 
 import math
 import re
@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import pandas as pd
-
 from identifiable.experiments.recipe import Recipe, Record
 from identifiable.experiments.summary import Kind, as_printed, kind_of, latest, methods_of, settings_of, summarise
 from identifiable.report.svg import MarkStyle, Scale
 
-_SHORT = {"mcc": "MCC", "r2": "R²", "shd": "SHD", "nmi": "NMI", "ari": "ARI", "mse": "MSE", "delta": "Δ"}
+ABBREVIATIONS = {"mcc": "MCC", "r2": "R²", "shd": "SHD", "nmi": "NMI", "ari": "ARI", "mse": "MSE", "delta": "Δ"}
 
 
 def label_of(metric: str) -> str:
@@ -24,11 +22,11 @@ def label_of(metric: str) -> str:
     >>> label_of("weak_mcc"), label_of("delta_shd"), label_of("agreement")
     ('weak MCC', 'Δ SHD', 'agreement')
     """
-    return " ".join(_SHORT.get(word, word) for word in metric.split("_"))
+    return " ".join(ABBREVIATIONS.get(word, word) for word in metric.split("_"))
 
 
 def natural(value: Any) -> tuple[float, str]:
-    """Sort numbers by size, text by the first number in it, and what has none last.
+    """Return a sort key: numbers by size, text by its first number, other text last.
 
     Examples
     --------
@@ -43,7 +41,7 @@ def natural(value: Any) -> tuple[float, str]:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """A recipe with the records it has so far."""
+    """A recipe and its records so far; `missing` is the number of runs without a record."""
 
     recipe: Recipe
     records: Sequence[Record]
@@ -56,12 +54,12 @@ class Sweep:
 
     @cached_property
     def runs(self) -> list[Record]:
-        """The last record of each cell."""
+        """The last record of each run."""
         return latest(self.records)
 
     @cached_property
     def done(self) -> list[Record]:
-        """The runs that ended well."""
+        """The runs that finished."""
         return [r for r in self.runs if r.status == "done"]
 
     @cached_property
@@ -70,14 +68,9 @@ class Sweep:
         return [r for r in self.runs if r.status != "done"]
 
     @cached_property
-    def table(self) -> pd.DataFrame:
-        """The summary."""
-        return summarise(self.recipe, self.records)
-
-    @cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """The summary, row by row."""
-        return [{str(k): v for k, v in row.items()} for row in self.table.to_dict("records")]
+        """The rows of `summarise`."""
+        return [{str(k): v for k, v in row.items()} for row in summarise(self.recipe, self.records).to_dict("records")]
 
     @cached_property
     def settings(self) -> list[str]:
@@ -95,9 +88,20 @@ class Sweep:
         return list(dict.fromkeys(row["method"] for row in self.rows if row["kind"] == "published"))
 
     @cached_property
+    def columns(self) -> list[tuple[Kind, str]]:
+        """Kind and name of all methods: our own, the published ones, the baselines."""
+        own: list[tuple[Kind, str]] = [(kind_of(method), method) for method in self.methods]
+        known: list[tuple[Kind, str]] = [*own, *(("published", method) for method in self.published)]
+        return sorted(known, key=lambda column: ("method", "published", "baseline").index(column[0]))
+
+    def means(self, metric: str) -> list[float]:
+        """Return the means of a metric over seeds, one for each row."""
+        return [row[f"{metric}_mean"] for row in self.rows]
+
+    @cached_property
     def scale(self) -> Scale:
         """The scale of the main metric over all means."""
-        return Scale.of([row[f"{self.main}_mean"] for row in self.rows])
+        return Scale.of(self.means(self.main))
 
     @cached_property
     def _mark_styles(self) -> dict[tuple[Kind, str], MarkStyle]:
@@ -115,7 +119,7 @@ class Sweep:
         """Return how a method is drawn; a published number of a method of the recipe has that method's colour."""
         return self._mark_styles[kind, method]
 
-    def first(self, setting: str, method: str) -> Record | None:
-        """Return the run of the first seed that is done."""
-        own = (r for r in self.done if r.cell.setting == setting and r.cell.method == method)
-        return min(own, key=lambda r: r.cell.seed, default=None)
+    def of(self, setting: str, method: str) -> list[Record]:
+        """Return the finished runs of a method on a setting, sorted by seed."""
+        own = [r for r in self.done if (r.run.setting, r.run.method) == (setting, method)]
+        return sorted(own, key=lambda r: r.run.seed)

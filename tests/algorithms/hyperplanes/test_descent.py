@@ -44,7 +44,7 @@ def test_each_start_and_each_data_set_descends_alone():
             torch.testing.assert_close(together[d, s], alone[0, 0], rtol=1e-6, atol=1e-8)
 
 
-def test_a_start_that_finds_no_descent_stays_and_holds_no_other_up():
+def test_a_start_without_descent_stays_and_others_go_on():
     class Rising(LogSize):
         """Higher for the first start each time it is asked for."""
 
@@ -77,14 +77,14 @@ def test_descent_lowers_the_objective_and_leaves_fixed_rows():
 
 
 def test_offsets_sit_on_the_quantile():
-    """Half of the rows rest at the lowest value: the τ-quantile of a coordinate, in its better sign, is the rest."""
+    """Half of the rows have the lowest value: it is the τ-quantile of a coordinate, in its better sign."""
     rng = torch.Generator().manual_seed(0)
     z = torch.rand(2000, 3, generator=rng, dtype=torch.float64) * (torch.rand(2000, 3, generator=rng) < 0.5)
     x = torch.cat([z - z.mean(0), torch.ones(2000, 1)], 1)[None]
     turned = orient(x, -torch.eye(3, 4, dtype=x.dtype)[None, None], torch.tensor([0.2]))
     t = (x @ turned[0, 0].T)[0]
-    resting = (t.abs() < 1e-9).double().mean(0)
-    assert (resting > 0.4).all()
+    inactive = (t.abs() < 1e-9).double().mean(0)
+    assert (inactive > 0.4).all()
     assert (t > -1e-9).all()
 
 

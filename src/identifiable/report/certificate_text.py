@@ -1,0 +1,56 @@
+"""A certificate in words: what is guaranteed, by which theorem, and the verdict on each assumption."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from identifiable.theory.certificate import Level
+
+SIGNS = {"holds": "✓", "fails": "✗", "inconclusive": "?"}
+OLD_VERDICTS = {"cannot tell": "inconclusive"}  # written by version 0.1
+
+
+def certificate_in_words(certificate: Mapping[str, Any]) -> dict[str, Any]:
+    """Return level, guarantee, theorem, words and checks of a certificate as it was saved; any entry may be missing.
+
+    Examples
+    --------
+    >>> old = {"level": "none", "at_best": "PS", "checks": [{"verdict": "cannot tell"}]}  # of version 0.1
+    >>> found = certificate_in_words(old)
+    >>> found["guarantee"], found["words"]
+    ('inconclusive', 'If the inconclusive assumptions hold (1 of 1), the level is PS.')
+    """
+    level = str(certificate.get("level", "unknown"))
+    best = str(certificate.get("if_undecided_hold", certificate.get("at_best", level)))  # the key until version 0.1
+    checks = [_check(check) for check in certificate.get("checks") or []]
+    blocks = certificate.get("blocks") or []
+    is_open = level == str(Level.NONE) and best != level
+    words = "" if is_open else _sentence(certificate.get("meaning"))
+    if best != level:
+        count = sum(check["verdict"] == "inconclusive" for check in checks)
+        words += f" If the inconclusive assumptions hold ({count} of {len(checks)}), the level is {best}."
+    if level == str(Level.BLOCKS) and blocks:
+        words += " Blocks: " + ", ".join("{" + ", ".join(map(str, block)) + "}" for block in blocks) + "."
+    return {
+        "level": level,
+        "guarantee": "inconclusive" if is_open else level,
+        "theorem": certificate.get("theorem") or "",
+        "words": words.strip(),
+        "checks": checks,
+    }
+
+
+def _sentence(words: Any) -> str:
+    text = str(words or "")
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".") if text else ""
+
+
+def _check(check: Mapping[str, Any]) -> dict[str, str]:
+    verdict = str(check.get("verdict", "inconclusive"))
+    verdict = OLD_VERDICTS.get(verdict, verdict)
+    return {
+        "name": str(check.get("name", "")),
+        "verdict": verdict,
+        "sign": SIGNS.get(verdict, "?"),
+        "mark": verdict if verdict in ("holds", "fails") else "soft",
+        "words": str(check.get("words") or check.get("sentence") or ""),
+    }

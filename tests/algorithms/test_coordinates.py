@@ -1,0 +1,51 @@
+"""Principal coordinates: inverse maps, volumes and noise."""
+
+import numpy as np
+import pytest
+import torch
+
+from identifiable.algorithms.coordinates import Coordinates, one_thread
+
+
+@pytest.fixture
+def x():
+    """Rows of rank three in five columns of different scales."""
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(500, 3)) @ rng.normal(size=(3, 5)) * 10.0 ** np.arange(-2, 3) + 7
+
+
+@pytest.mark.parametrize("n", [None, 2, 3, 9])
+@pytest.mark.parametrize("standardise", [True, False])
+def test_lift_inverts_project(x, n, standardise):
+    c = Coordinates.fit(x, n, standardise=standardise)
+    y, residual = c.project(x)
+    assert (y.shape[1], residual.shape[1], c.rank) == (min(n or 3, 3), 3 - min(n or 3, 3), 3)
+    np.testing.assert_allclose(c.lift(y, residual), x, rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(np.cov(np.c_[y, residual].T, ddof=0), np.diag(c.variances), atol=1e-9)
+    np.testing.assert_allclose(c.sd, y.std(0))
+    np.testing.assert_allclose(c.scale, x.std(0) if standardise else np.sqrt(x.var(0).mean()))
+
+
+def test_noise_is_that_of_the_residual(x):
+    c = Coordinates.fit(x, 1)
+    assert c.noise == pytest.approx(np.sqrt((c.project(x)[1] ** 2).mean()))
+    assert Coordinates.fit(x, 3).noise == 1.0
+
+
+def test_log_volume_is_that_of_the_linear_map(x):
+    c = Coordinates.fit(x)
+    jacobian = np.stack([c.lift(e[None])[0] - c.mean for e in np.eye(3)])
+    assert c.log_volume == pytest.approx(0.5 * np.linalg.slogdet(jacobian @ jacobian.T)[1])
+
+
+def test_coordinates_of_a_covariance_are_those_of_its_rows(x):
+    a, b = Coordinates.fit(x), Coordinates.of_covariance(x.mean(0), np.cov(x.T, ddof=0))
+    np.testing.assert_allclose(b.variances, a.variances)
+    np.testing.assert_allclose(np.abs(a.basis.T @ b.basis), np.eye(3), atol=1e-7)
+
+
+def test_one_thread_restores_the_number_of_threads():
+    before = torch.get_num_threads()
+    with one_thread():
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == before

@@ -1,0 +1,70 @@
+"""EM of a mixture that is diagonal in one basis: densities, moments and the number of components."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from identifiable import DataError, Mixture
+from identifiable.algorithms.factorial import FactorialMixture, covariances_of, em_mixture, free_bic, moments
+
+
+def random_mixture(n, components, rng, spread=(0.3, 1.5)):
+    """A factorial mixture with random means, deviations and weights."""
+    scales = rng.uniform(*spread, size=(components, n))
+    return Mixture(rng.dirichlet(np.full(components, 5.0)), rng.uniform(-3, 3, size=(components, n)), scales**2)
+
+
+def test_density_responsibilities_and_criteria():
+    rng = np.random.default_rng(0)
+    z, W = random_mixture(3, 4, rng), rng.normal(size=(3, 3))
+    x = z.pushforward(np.linalg.inv(W), np.zeros(3))
+    model, y = FactorialMixture.of(x, W), x.sample(500, rng)[0]
+    parts = [multivariate_normal(m, C).logpdf(y) for m, C in zip(x.means, x.covariances, strict=True)]
+    joint = np.log(x.weights) + np.transpose(parts)
+    np.testing.assert_allclose(model.log_joint(y), joint)
+    np.testing.assert_allclose(model.responsibilities(y), np.exp(joint) / np.exp(joint).sum(1, keepdims=True))
+    minus_two_log = -2 * np.log(np.exp(joint).sum(1)).sum()
+    assert model.bic(y) == pytest.approx((3 + 4 * 6 + 9) * np.log(500) + minus_two_log)
+    assert free_bic(x, y) == pytest.approx((3 + 4 * 3 + 4 * 6) * np.log(500) + minus_two_log)
+    np.testing.assert_allclose(model.effective_rows(y), (model.responsibilities(y) ** 2).sum(0))
+    np.testing.assert_allclose(model.mixture.covariances, z.covariances, atol=1e-12)
+
+
+def test_moments_are_those_of_the_rows():
+    rng = np.random.default_rng(1)
+    y, r = rng.normal(size=(300, 2)), np.eye(3)[np.r_[np.zeros(100, int), np.ones(199, int), 2]]
+    found = moments(y, r, pseudo=0.0)
+    np.testing.assert_allclose(found.weights, np.array([100, 199]) / 299)  # one row is no component
+    np.testing.assert_allclose(found.means, [y[:100].mean(0), y[100:299].mean(0)])
+    np.testing.assert_allclose(found.covariances[1], np.cov(y[100:299].T, ddof=0))
+    shrunk, pooled = moments(y, r).covariances[0], np.einsum("j,jab->ab", found.weights, found.covariances)
+    np.testing.assert_allclose(shrunk, (100 * found.covariances[0] + 2 * pooled) / 102)
+
+
+def test_em_never_loses_likelihood():
+    rng = np.random.default_rng(5)
+    y = random_mixture(3, 4, rng).sample(2000, rng)[0] @ rng.normal(size=(3, 3))
+    model = FactorialMixture.of(em_mixture(y, 4, 0, max_iter=2), np.eye(3))
+    scores = [model.improved(y, max_iter=k, tol=1e-12).score for k in range(1, 25)]
+    assert np.diff(scores).min() > -2e-3  # the pseudo-rows are a prior
+    assert scores[-1] > scores[0] + 0.05
+
+
+def test_splits_and_joins_find_the_number_of_components():
+    """Covariances of a free M-step are then nearly diagonal in the basis."""
+    rng = np.random.default_rng(8)
+    y = random_mixture(3, 4, rng).sample(8000, rng)[0]
+    start = FactorialMixture.of(em_mixture(y, 2, 0), np.eye(3))
+    found = start.resized(y, most=10, max_iter=50, tol=1e-6)
+    assert len(found.weights) == 4
+    assert found.bic(y) < start.bic(y)
+    free = covariances_of(y, found).pushforward(found.W, np.zeros(3)).covariances
+    correlations = [c / np.sqrt(np.outer(np.diag(c), np.diag(c))) - np.eye(3) for c in free]
+    assert np.abs(correlations).max() < 0.1
+    many = FactorialMixture.of(em_mixture(y, 7, 0), np.eye(3)).resized(y, most=10, max_iter=50, tol=1e-6)
+    assert len(many.weights) == 4
+
+
+def test_too_many_components_are_refused():
+    with pytest.raises(DataError, match="n_components = 30"):
+        em_mixture(np.zeros((20, 2)), 30, 0)

@@ -1,0 +1,97 @@
+import math
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import fake_sweep
+from identifiable.report.experiment_figures import correlation, correlations, panels, restarts, usual_values
+from identifiable.report.sweep import Sweep
+from page_reader import Reader
+
+AXES = {
+    "n": ["5", "10", "20", "40"],
+    "k": ["0", "1", "2", "3"],
+    "layers": ["3", "10", "20"],
+    "rho": ["1 var", "50", "75"],
+    "delta": ["0", "1", "2", "3"],
+    "theta": ["0", "15", "30", "45"],
+}
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    return Sweep(fake_sweep.RECIPE, fake_sweep.records())
+
+
+def test_a_panel_has_the_settings_that_differ_in_its_parameter_only(sweep):
+    values = {r.run.setting: r.run.values for r in sweep.runs}
+    assert usual_values(sweep, values) == {"n": 10, "k": 1, "layers": 10, "rho": 50, "delta": 0, "theta": 0}
+    body = str(panels(sweep).body)
+    assert re.findall(r"<h3>([^<]*)</h3>", body) == list(AXES)
+    assert body.count('aria-pressed="false"') == 10
+    for (axis, ticks), drawing in zip(
+        AXES.items(), re.findall(r"<svg[^>]*role=.*?</svg>\s*</figure>", body), strict=True
+    ):
+        assert re.findall(r'text-anchor="middle" class="tick">([^<]*)<', drawing) == ticks
+        series = re.findall(r'<g class="series[^"]*" data-tag="([a-z]*)"', drawing)
+        assert series == ["baseline"] * 4 + ["published"] * 2 + ["method"] * 4  # methods on top
+        assert drawing.count('class="marker"') == 10 * len(ticks)
+        assert f'aria-label="MCC of TwoStage, GroupedSparse (groups known), VaDE, PDGMM against {axis}, ' in drawing
+    assert panels(Sweep(fake_sweep.RECIPE, sweep.records[:5])) is None
+
+
+def test_positions_are_logarithmic_for_wide_ranges_and_even_for_names(sweep):
+    x = {}
+    for (axis, _), drawing in zip(AXES.items(), str(panels(sweep).body).split("<figure>")[1:], strict=True):
+        found = re.findall(r'<text x="([\d.]+)"[^>]*text-anchor="middle" class="tick"', drawing)
+        x[axis] = np.array([float(v) for v in found])
+    np.testing.assert_allclose(np.diff(x["n"], 2), 0, atol=0.11)  # 5, 10, 20, 40
+    np.testing.assert_allclose(np.diff(x["rho"], 2), 0, atol=0.11)  # names
+    assert np.ptp(np.diff(x["layers"])) > 10  # 3, 10, 20
+
+
+def test_heat_maps_are_few_and_show_every_setting(sweep):
+    section = correlations(sweep)
+    seen = Reader(section.body)
+    assert seen.count("img") == 24
+    assert "(24 of 68)" in seen.words
+    alts = [attributes["alt"] for attributes in seen.all("img")]
+    assert all(any(f" on {name}:" in alt for alt in alts) for name in fake_sweep.SETTINGS)
+    assert not any(" PCA " in alt for alt in alts)
+    first = sweep.of("n=5", "PDGMM")[0]
+    table = np.array(first.arrays["correlation"])
+    (alt,) = [alt for alt in alts if "PDGMM on n=5:" in alt]
+    assert f"{np.diag(table).mean():.2f} on the diagonal" in alt
+    assert f"{(table - np.diag(np.diag(table))).max():.2f} off" in alt
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"unknown": [1, 2]},
+        {"correlation": [1, 2]},
+        {"correlation": [[1, 2], [3]]},
+        {"correlation": []},
+        {"correlation": "words"},
+        {"restarts": [1, 2, 3, 4, 5, 6]},
+        {"restarts": [1, 2, 3, 4, 5, 6], "scores": [1, 2]},
+        {"restarts": [1, 2], "scores": [1, 2]},
+        {"restarts": [None] * 9, "scores": [1.0] * 9},
+    ],
+)
+def test_arrays_that_cannot_be_drawn_are_left_out(arrays):
+    sweep = Sweep(fake_sweep.RECIPE, [replace(r, arrays=arrays) for r in fake_sweep.records()[:80]])
+    assert correlations(sweep) is None
+    assert restarts(sweep) is None
+
+
+def test_restarts_are_drawn_with_their_correlation(sweep):
+    section = restarts(sweep)
+    first = sweep.of("n=5", "VaDE")[0]
+    expected = np.corrcoef(first.arrays["scores"], first.arrays["restarts"])[0, 1]
+    assert f"r = {expected:.2f}," in Reader(section.body).words
+    assert str(section.body).count('class="marker"') == 6 * 12
+    assert "6 of 17" in section.lead
+    assert math.isnan(correlation(np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 4.0]])))
