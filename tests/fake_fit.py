@@ -27,7 +27,7 @@ def account(verdicts=("stable", "doubtful", "unstable"), verdict="doubtful", col
         "latents": latents,
         "tried": [tried | {"name": "A"}, tried | {"name": "B", "gain": None, "error": None, "note": "out of time"}],
         "certificate": certificate | {"checks": [check]},
-        "data": {"rows": 10, "rows used": 9, "columns used": [column, "length"], "u": ["site"], "seen": ["9 rows."]},
+        "data": {"rows": 10, "rows_used": 9, "columns_used": [column, "length"], "u": ["site"], "seen": ["9 rows."]},
         "versions": {"identifiable": "1"},
         "finished": "2026-01-02T03:04:05+00:00",
     }

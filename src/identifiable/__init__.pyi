@@ -1,9 +1,9 @@
 """Public names and where they are defined; `__init__.py` imports each one on first use."""
 
-from identifiable.agreement.select import choose, split_half_agreement, stability
-from identifiable.agreement.stability import Stability
-from identifiable.auto.identify import Identify, LatentReport
-from identifiable.auto.search import Candidate
+from identifiable.agreement.select import choose, split_half_agreement
+from identifiable.agreement.stability import Stability, stability
+from identifiable.auto.identify import Identify
+from identifiable.auto.verdict import Candidate, LatentReport
 from identifiable.data.sample import Sample
 from identifiable.distributions.conditional import ConditionalPrior
 from identifiable.distributions.mixture import Mixture

@@ -38,6 +38,7 @@ from identifiable.errors import DataError, join_few
 from identifiable.metrics import dag_to_cpdag, match
 from identifiable.metrics.checks import same_rows, table
 from identifiable.metrics.graphs import meek
+from identifiable.training.clock import require_time
 
 if TYPE_CHECKING:
     pass
@@ -128,7 +129,13 @@ def pc(
 
 
 def graph_of(
-    model: Any, X: ArrayLike, *, level: float = LEVEL, active_only: bool = False, max_condition: int | None = None
+    model: Any,
+    X: ArrayLike,
+    *,
+    level: float = LEVEL,
+    active_only: bool = False,
+    max_condition: int | None = None,
+    names: Sequence[str] | None = None,
 ) -> Graph:
     """Find the CPDAG of the latents of a fitted model.
 
@@ -155,6 +162,7 @@ def graph_of(
     level, max_condition : see `pc`.
     active_only : bool, default=False. Use the values of active latents only; needs `model.active(X)` (`SparseUnmixing`,
         `PDGMM`).
+    names : of all latents; None: those of `model.get_feature_names_out()`.
 
     Examples
     --------
@@ -170,7 +178,8 @@ def graph_of(
     kept = [i for i, column in enumerate(Z.T) if np.ptp(column) > 0 and i not in unused]
     if not kept:
         raise DataError("No latent of the model varies on X. Pass rows that differ, or fit the model again.")
-    names = [str(model.get_feature_names_out()[i]) for i in kept]
+    every = model.get_feature_names_out() if names is None else names
+    names = [str(every[i]) for i in kept]
     if not active_only:
         return pc(Z[:, kept], level=level, names=names, max_condition=max_condition)
     if not hasattr(model, "active"):
@@ -241,6 +250,7 @@ class FisherZ:
         return self.known[key]
 
     def _p_value(self, at: list[int]) -> float:
+        require_time()
         precision = np.linalg.inv(self.correlations[np.ix_(at, at)])
         partial = -precision[0, 1] / sqrt(precision[0, 0] * precision[1, 1])
         pairs = self.rows[np.ix_(at, at)][np.triu_indices(len(at), 1)]

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 import identifiable
 from identifiable import files
 from identifiable.algorithms.coordinates import Coordinates
-from identifiable.auto.identify import LatentReport, Units
-from identifiable.auto.search import Candidate
+from identifiable.auto.units import Units
+from identifiable.auto.verdict import Candidate, LatentReport
 from identifiable.data.auxiliary import Auxiliary
 from identifiable.distributions.conditional import ConditionalPrior
 from identifiable.distributions.mixture import Mixture
@@ -122,7 +122,9 @@ def rename_account(account: dict[str, Any]) -> dict[str, Any]:
     new = _FIELDS["LatentReport"]
     latents = [{new.get(k, k): v for k, v in latent.items()} for latent in account["latents"]]
     certificate = account["certificate"]
-    return account | {"latents": latents, "certificate": certificate and rename_certificate(certificate)}
+    data = {k.replace(" ", "_"): v for k, v in account["data"].items()}
+    certificate = certificate and rename_certificate(certificate)
+    return account | {"latents": latents, "certificate": certificate, "data": data}
 
 
 def rename_certificate(certificate: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The main job as files: what is written is whole; new data are matched by name or refused, in words."""
+"""A fit in a folder: what is written is complete; new data are matched by name or refused."""
 
 import json
 
@@ -12,6 +12,7 @@ from identifiable.auto.folder import fit, inverse, open_fit, sample, transform
 from identifiable.cli import app
 from identifiable.data import make_pdgmm
 from identifiable.metrics import mcc
+from identifiable.training import time_limit
 
 RUNNER = CliRunner()
 
@@ -41,7 +42,7 @@ def done(messy, tmp_path_factory):
     return fit(messy, tmp_path_factory.mktemp("run") / "messy", verbose=0)
 
 
-def test_the_latents_of_all_usable_rows_are_written_beside_their_number(messy, truth, done):
+def test_latents_of_usable_rows_are_written_with_the_row_number(messy, truth, done):
     table, latents = pd.read_csv(messy), pd.read_csv(done.folder / "latents.csv")
     assert latents["row"].tolist() == list(range(len(table)))
     usable = table["height"].notna().to_numpy()
@@ -50,23 +51,23 @@ def test_the_latents_of_all_usable_rows_are_written_beside_their_number(messy, t
     assert mcc(truth.z[usable], latents.loc[usable, ["z0", "z1", "z2"]].to_numpy()) > 0.999
 
 
-def test_the_account_says_what_was_found_and_left_out(done):
+def test_certificate_json_has_the_result_and_unused_columns(done):
     account = json.loads((done.folder / "certificate.json").read_text())
     assert account["verdict"] == "identified"
     assert account["model"] == "SparseUnmixing"
     assert [latent["verdict"] for latent in account["latents"]] == ["stable"] * 3
-    assert set(account["data"]["left out"]) == {"name", "day", "weight again", "site"}
-    assert account["data"]["columns used"] == ["weight", "height", "speed"]
+    assert set(account["data"]["left_out"]) == {"name", "day", "weight again", "site"}
+    assert account["data"]["columns_used"] == ["weight", "height", "speed"]
     assert str(done.folder.parent) not in json.dumps(account)  # no trace of the machine
 
 
-def test_a_fit_is_read_back_whole(done, messy):
+def test_open_fit_reads_everything_back(done, messy):
     again = open_fit(done.folder)
     pd.testing.assert_frame_equal(transform(again, messy), pd.read_csv(done.folder / "latents.csv"))
     assert again.account == done.account
 
 
-def test_there_and_back(done, messy):
+def test_inverse_recovers_the_table(done, messy):
     latents = transform(done, messy)
     back, table = inverse(done, latents), pd.read_csv(messy)
     usable = table["height"].notna()
@@ -88,26 +89,35 @@ def test_new_columns_are_matched_by_name(done, messy):
         (lambda t: t[["weight", "height", "speed"]].to_numpy(), "no column 'weight'"),
     ],
 )
-def test_other_columns_are_refused_in_words(done, messy, change, words):
+def test_other_columns_are_refused(done, messy, change, words):
     with pytest.raises(DataError) as error:
         transform(done, change(pd.read_csv(messy)))
     assert words in str(error.value)
 
 
-def test_a_folder_that_is_no_fit_is_refused(done, tmp_path):
+def test_graph_names_latents_and_gets_the_time_that_is_left(done, messy, tmp_path, monkeypatch):
+    pytest.importorskip("causallearn")
+    assert "z0 and z1" in done.account["graph"]["why"]  # never active together
+    given, options = [], {"model": "FactorialUnmixing", "n_restarts": 1, "seconds": 60.0, "verbose": 0}
+    monkeypatch.setattr("identifiable.auto.folder.time_limit", lambda s: given.append(s) or time_limit(0))
+    assert "time" in fit(messy, tmp_path, **options).account["graph"]["why"]
+    assert 0 < given[0] < 60
+
+
+def test_incomplete_folder_is_refused(done, tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no fit"):
         open_fit(tmp_path)
     for name in ("model.safetensors", "certificate.json"):
         (tmp_path / name).write_bytes((done.folder / name).read_bytes())
     (tmp_path / "certificate.json").write_text("{")
-    with pytest.raises(DamagedFileError, match="no JSON"):
+    with pytest.raises(DamagedFileError, match="not valid JSON"):
         open_fit(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(DamagedFileError):
         open_fit(tmp_path)
 
 
-def test_the_commands(done, messy, tmp_path):
+def test_commands(done, messy, tmp_path):
     out = tmp_path / "run"
     out.mkdir()
     (out / "history.csv").write_text("of an earlier fit")
@@ -129,30 +139,26 @@ def test_the_commands(done, messy, tmp_path):
     assert len(pd.read_csv(tmp_path / "s.csv")) == 7
 
 
-@pytest.mark.parametrize("channels", [(), (3,)])
-def test_rows_that_are_pictures(tmp_path, channels):
+def test_rows_that_are_pictures(tmp_path):
+    channels = (3,)
     rng = np.random.default_rng(0)
-    side = rng.choice([0, 1], size=(400, 2))
-    z = 3.0 * side + np.where(side, 0.2, 0.8) * rng.normal(size=(400, 2))
-    pictures = (z @ rng.normal(size=(2, 16 * 3 ** len(channels)))).reshape(400, 4, 4, *channels)
+    side = rng.choice([0, 1], size=(200, 2))
+    z = 3.0 * side + np.where(side, 0.2, 0.8) * rng.normal(size=(200, 2))
+    pictures = (z @ rng.normal(size=(2, 16 * 3 ** len(channels)))).reshape(200, 4, 4, *channels)
     np.save(tmp_path / "p.npy", pictures + 0.01 * rng.normal(size=pictures.shape))
-    made = fit(tmp_path / "p.npy", tmp_path / "run", model="FactorialUnmixing", verbose=0)
+    made = fit(tmp_path / "p.npy", tmp_path / "run", model="FactorialUnmixing", n_restarts=1, verbose=0)
     assert made.account["data"]["picture"] == [4, 4, *channels]
-    assert (
-        made.account["data"]["seen"][1]
-        == f"Every row is a picture of {' x '.join(map(str, (4, 4, *channels)))} pixels."
-    )
     assert made.model.n_latents_ == 2
     assert np.ptp(made.model.units_.scale) == 0  # one scale for all pixels
     page = (tmp_path / "run" / "report.html").read_text()
     assert page.count("data:image/png;base64,") == 4
-    assert "tied to" not in RUNNER.invoke(app, ["check", str(tmp_path / "run")]).output
+    assert "effect on" not in RUNNER.invoke(app, ["check", str(tmp_path / "run")]).output
 
 
 @pytest.mark.parametrize(
     ("option", "words"), [(["--time", "soon"], "such as 90s"), (["--latents", "many"], "from 1 on, or auto")]
 )
-def test_options_that_make_no_sense_are_named(messy, tmp_path, option, words):
+def test_invalid_options_are_named(messy, tmp_path, option, words):
     run = RUNNER.invoke(app, ["fit", str(messy), "-o", str(tmp_path / "r"), *option])
     assert run.exit_code == 2
     assert words in " ".join(run.output.replace("│", " ").split())

@@ -11,13 +11,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from identifiable import DataError, RecoveryWarning, estimators, load, save
+from identifiable import DataError, Identify, RecoveryWarning, estimators, load, save
 from identifiable.estimators import VAE, PrincipalComponents, RawData
 from identifiable.estimators.base import LatentModel
 from quick_estimators import ESTIMATORS, QUICK, labels
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
-every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+IDENTIFY = Identify(4, model="SegmentUnmixing", n_restarts=2, seconds=None, random_state=0, verbose=0)
+every_estimator = pytest.mark.parametrize("estimator", [*ESTIMATORS, IDENTIFY], ids=lambda e: type(e).__name__)
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +135,7 @@ def test_pandas_in_pandas_out(estimator, frame, pandas_model_of):
 @every_estimator
 def test_works_in_a_pipeline(estimator, x):
     pipe = make_pipeline(StandardScaler(), clone(estimator)).fit(x, labels(x))
-    assert pipe.transform(x).shape == (300, 2)
+    assert pipe.transform(x).shape == (300, estimator.n_latents)
     assert np.isfinite(pipe.score(x))
 
 
@@ -198,11 +199,11 @@ def test_bad_parameters_get_one_clear_error(estimator, x, parameter, value, word
 
 @every_estimator
 def test_latents_of_another_width_are_refused(estimator, model_of):
-    with pytest.raises(DataError, match=r"Expected latents of shape \(N, 2\), got \(3, 5\)"):
+    with pytest.raises(DataError, match=r"Expected latents of shape \(N, \d\), got \(3, 5\)"):
         model_of(estimator).inverse_transform(np.zeros((3, 5)))
 
 
-@every_estimator
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)  # Identify compares refits, too
 def test_one_restart_is_called_unchecked(estimator, x):
     model = clone(estimator).set_params(n_restarts=1).fit(x, labels(x))
     assert model.fit_status_ == "unchecked"

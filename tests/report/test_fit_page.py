@@ -3,7 +3,7 @@ import pytest
 
 from fake_fit import account
 from fake_sweep import HOSTILE
-from identifiable.agreement.stability import STABLE
+from identifiable.agreement.stability import THRESHOLDS
 from identifiable.report.fit_page import Pictures, fit_page, in_words
 from page_reader import Reader
 
@@ -73,13 +73,13 @@ def test_models_and_guarantees_are_listed():
     without = fit_page(account() | {"certificate": None}, "t.csv")
     assert "guarantees" not in [section.anchor for section in without.sections]
     assert "9 rows." in words_of(account(), "data")
-    assert str(STABLE) in words_of(account(), "reading")
+    assert str(THRESHOLDS.stable) in words_of(account(), "reading")
 
 
 def test_of_many_columns_those_with_the_largest_effects_are_shown():
     told = account(["stable", "stable"])
     names = [f"c{i}" for i in range(60)]
-    told["data"]["columns used"] = names
+    told["data"]["columns_used"] = names
     for latent, sign in zip(told["latents"], (1, -0.5), strict=True):
         latent["columns"] = {name: sign * i for i, name in enumerate(names)}
     page = fit_page(told, "t.csv")

@@ -1,128 +1,55 @@
-"""A table in, factors and an account of them out: the best identified latents, and how far to trust each.
+"""`Identify`: a table in; the best identified latents and a report on the reliability of each out."""
 
-`identifiable.auto.search` says how a model is chosen.
-"""
-
-import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from identifiable.arrays import FloatArray, is_integer, is_real
-from identifiable.auto.search import NAMES, Candidate, Search, SearchOptions
-from identifiable.data.inspection import LEAST_ROWS, skewed
+from identifiable.arrays import Array, FloatArray, is_integer, is_real
+from identifiable.auto.families import NAMES
+from identifiable.auto.steps import SearchOptions, search
+from identifiable.auto.units import Units
+from identifiable.auto.verdict import Candidate, LatentReport
+from identifiable.data.inspection import skewed
 from identifiable.errors import DataError, RecoveryWarning, join_few
 from identifiable.estimators.base import LatentModel, resolve_device
 from identifiable.theory import Certificate
-
-RANK = 1e-8  # a direction whose variance is less than this share of the largest does not vary
-
-
-@dataclass(frozen=True)
-class LatentReport:
-    """How far one latent is to be trusted.
-
-    Attributes
-    ----------
-    verdict : "stable", "doubtful" or "unstable": whether it comes back, by the lowest of the next three.
-    seed_agreement : |correlation| with the matched latent in refits from other seeds, on held-out rows. Linear models:
-        the mean of six refits to all rows. Trained models: one refit to 80 % of the training rows.
-    split_half_agreement : the lower |correlation| with the matched latents of two fits to disjoint halves of the rows,
-        on rows held out from both. Linear models: the mean over three splits. Each fit chooses its own projection.
-    alternative_agreement : mean |correlation| with the matched latents of other acceptable models; NaN without one.
-    inactive_share : share of rows in which the latent is inactive; NaN for models without inactive latents.
-    block : latents it is known together with only, itself among them.
-    columns : what it is tied to: effect on each column, in standard deviations of the column, of moving it from its
-        lower to its upper decile, by name, strongest first.
-    """
-
-    verdict: str
-    seed_agreement: float
-    split_half_agreement: float
-    alternative_agreement: float
-    inactive_share: float
-    block: tuple[int, ...]
-    columns: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Units:
-    """y = ((log) x - mean) / scale @ vectors: columns of one size, and no direction in which nothing varies.
-
-    Attributes
-    ----------
-    logs : (d,) columns whose logarithm is taken.
-    mean, scale : (d,) of the columns, after the logarithm.
-    vectors : (d, w) orthonormal directions whose coordinates are used; the identity where these are all.
-    """
-
-    logs: NDArray[np.bool_]
-    mean: FloatArray
-    scale: FloatArray
-    vectors: FloatArray
-
-    @classmethod
-    def of(cls, X: FloatArray, logs: NDArray[np.bool_], *, common_scale: bool = False) -> "Units":
-        """Read the units off rows X (N, d); columns that are `common_scale`, as pixels are, share one scale."""
-        y = X.copy()
-        y[:, logs] = np.log(y[:, logs])
-        mean, scale = y.mean(0), y.std(0)
-        if common_scale:
-            scale = np.full_like(scale, float(np.sqrt(np.mean(scale**2))))
-        standard = (y - mean) / scale
-        variances, vectors = np.linalg.eigh(standard.T @ standard / len(y))
-        rank = int((variances > RANK * variances[-1]).sum())
-        d = X.shape[1]
-        return cls(logs, mean, scale, np.eye(d) if rank == d else vectors[:, ::-1][:, :rank].copy())
-
-    def along(self, directions: FloatArray) -> "Units":
-        """Return the same units with fewer coordinates: those along these directions (r, w)."""
-        return replace(self, vectors=self.vectors @ directions)
-
-    def into(self, X: FloatArray) -> FloatArray:
-        """Return rows X (N, d) in these units, (N, w)."""
-        y = X.astype(np.float64)
-        y[:, self.logs] = np.log(y[:, self.logs])
-        return (y - self.mean) / self.scale @ self.vectors
-
-    def back(self, Y: FloatArray) -> FloatArray:
-        """Return rows (N, d) in the units of the table."""
-        x = Y @ self.vectors.T * self.scale + self.mean
-        x[:, self.logs] = np.exp(x[:, self.logs])
-        return x
+from identifiable.training import time_limit
 
 
 class Identify(LatentModel):
-    """Find the best identified latents of a table, and say how far to trust each.
+    """Find the best identified latents of a table, and report the reliability of each.
 
     Parameters
     ----------
-    n_latents : how many; "auto": as many as the spectrum of the columns shows; where it falls nowhere and there are
-        more than twelve columns, as many as linear methods find alike in both halves of the rows, ten at most.
-    model : the name of a family, such as "PDGMM"; "auto": all are tried that make sense.
-    n_restarts : of the models that have restarts; None: what each thinks best.
-    seconds : time budget of a fit. None: no limit; every model is trained in full, and the fit is deterministic.
-    common_scale : whether columns are alike, as pixels are, and share one scale; else each is standardised.
-    random_state, device, verbose : as everywhere; verbose=1 tells what is being done.
+    n_latents : int or "auto", default="auto". Number of latents. "auto" counts the principal components above the noise
+        level; without such a level and with more than twelve columns, the latents that linear methods reproduce in both
+        halves of the rows, ten at most.
+    model : str, default="auto". Name of a family, such as "PDGMM". "auto" tries all that make sense.
+    n_restarts : int or None, default=None. Restarts of models that have them; None: the default of each model.
+    seconds : float or None, default=600. Time budget of the fit, in seconds. None disables the limit: every model is
+        trained in full, and the fit is deterministic.
+    common_scale : bool, default=False. Whether columns share one scale, as pixels do; otherwise each is standardised.
+    random_state, device : see `LatentModel`.
+    verbose : int, default=1. 1 prints each step and the time left.
 
     Attributes
     ----------
-    model_ : the fitted estimator that was taken, in the units `units_`.
+    model_ : the selected and fitted estimator, in the units `units_`.
     verdict_ : "identified", "doubtful" or "nothing identifiable".
     reasons_ : why this model and this many latents, a sentence each.
-    candidates_ : a `Candidate` for each model that was tried, the one that was taken first.
+    candidates_ : a `Candidate` for each model that was tried, the selected one first.
     latent_reports_ : a `LatentReport` for each latent.
-    n_latents_ : their number.
-    expected_mcc_ : the MCC to expect on new rows between this fit and another run on the same table that chooses the
-        same model.
+    n_latents_ : number of latents.
+    expected_mcc_ : expected MCC on new rows between this fit and another run on the same table that selects the same
+        model.
     units_ : `Units` of the columns.
     certificate_ : the `Certificate` of the model.
-    stability_, fit_status_ : agreement of its restarts; of all that was seen.
+    stability_, fit_status_ : agreement of its restarts; the lowest verdict of a latent.
 
     Examples
     --------
@@ -164,27 +91,23 @@ class Identify(LatentModel):
         self.verbose = verbose
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Find the latents of X (N, d), N >= 100. y (N,) or (N, m) is the auxiliary variable u, where there is one."""
-        start = time.monotonic()
-        self._check_parameters()
-        X = self._check_training_data(X)
-        if len(X) < LEAST_ROWS:
-            raise DataError(f"At least {LEAST_ROWS} rows are needed, to hold some out. Got {len(X)}.")
-        X = X.astype(np.float64)
-        logs = np.zeros(X.shape[1], dtype=bool) if self.common_scale else skewed(X)
-        units = Units.of(X, logs, common_scale=self.common_scale)
-        asked = SearchOptions(self._asked, self.model, self.n_restarts, self.device, self.verbose)
-        left = np.inf if self.seconds is None else self.seconds - (time.monotonic() - start)
-        search = Search(asked, units.into(X), y, self._seed(), left)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RecoveryWarning)  # told in reasons_ instead
-            search.run()
-        self.model_, self.n_latents_, self.units_ = search.model, search.n, units.along(search.directions)
-        self.candidates_, self.reasons_, self.verdict_ = tuple(search.tried), tuple(search.reasons), search.verdict
-        self.stability_, self.expected_mcc_ = self.model_.stability_, search.expected
-        self.latent_reports_ = self._trust(search, X)
-        order = ("unstable", "doubtful", "stable")
-        self.fit_status_ = min((t.verdict for t in self.latent_reports_), key=order.index)
+        """Find the latents of X (N, d), N >= 100; y (N,) or (N, m) is the auxiliary variable u, if there is one."""
+        with time_limit(np.inf if self.seconds is None else self.seconds):
+            self._check_parameters()
+            X = self._check_training_data(X).astype(np.float64)
+            logs = np.zeros(X.shape[1], dtype=bool) if self.common_scale else skewed(X)
+            units = Units.of(X, logs, common_scale=self.common_scale)
+            options = SearchOptions(self._given, self.model, self.n_restarts, self.device, self.verbose, self._seed())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RecoveryWarning)  # reported in reasons_ instead
+                found = search(units.into(X), y, options)
+        self.model_, self.units_ = found.model.model_, units.along(found.model.directions_)
+        self.candidates_, self.reasons_, self.verdict_ = found.candidates, found.reasons, found.verdict.fit
+        self.n_latents_, self.expected_mcc_ = found.model.n_latents, found.expected_mcc
+        self.latent_reports_ = self._report(found.verdict.latents, X)
+        self.stability_ = self.model_.stability_
+        verdicts = [latent.verdict for latent in self.latent_reports_]
+        self.fit_status_ = min(verdicts, key=("unstable", "doubtful", "stable").index)
         return self
 
     def transform(self, X: ArrayLike) -> FloatArray:
@@ -193,14 +116,23 @@ class Identify(LatentModel):
         return np.asarray(self.model_.transform(self._in_units(X))).astype(X.dtype)
 
     def inverse_transform(self, Z: ArrayLike) -> FloatArray:
-        """Return the observations (N, d) that latents Z (N, n_latents_) stand for, in the units of the table."""
+        """Return the observations (N, d) of latents Z (N, n_latents_), in the units of the table."""
         Z = self._check_latents(Z)
         return self.units_.back(np.asarray(self.model_.inverse_transform(Z))).astype(Z.dtype)
 
+    def score_samples(self, X: ArrayLike, y: Any = None) -> Array:
+        """Return the log-density (N,) of each row of X, or a lower bound of it, in nats and in the units of the table.
+
+        If columns depend on each other, or if the model is given fewer principal components than columns, it is the
+        density of the projection of a row, on the surface of the rows that the model can reach (`Units.log_volume`).
+        """
+        model: Any = self.model_
+        Y = self._in_units(self._check_new_data(X))
+        return np.asarray(model.score_samples(Y, *(() if y is None else (y,)))) - self.units_.log_volume(Y)
+
     def score(self, X: ArrayLike, y: Any = None) -> float:
-        """Return the mean log-likelihood of the rows of X in the units `units_`, by the model that was taken."""
-        X = self._check_new_data(X)
-        return float(self.model_.score(self._in_units(X), *(() if y is None else (y,))))
+        """Return the mean of `score_samples`."""
+        return float(self.score_samples(X, y).mean())
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> FloatArray:
         """Draw rows (n_samples, d) from the model, in the units of the table."""
@@ -210,7 +142,7 @@ class Identify(LatentModel):
 
     @property
     def certificate_(self) -> Certificate | None:
-        """What is identified, by which theorem, for the model that was taken; None where it has none."""
+        """What is identified, by which theorem; None for a model without a theorem."""
         return getattr(self.model_, "certificate_", None)
 
     @property
@@ -218,45 +150,52 @@ class Identify(LatentModel):
         return self.n_latents_
 
     @property
-    def _asked(self) -> int | None:
-        """The number of latents that was asked for; None for "auto"."""
-        asked: Any = self.n_latents
-        return None if str(asked) == "auto" else asked
+    def _given(self) -> int | None:
+        """The given number of latents; None for "auto"."""
+        return None if str(self.n_latents) == "auto" else self.n_latents
 
     def _in_units(self, X: FloatArray) -> FloatArray:
-        low = np.flatnonzero((X[:, self.units_.logs] <= 0).any(0))
-        if len(low):
-            names = join_few([repr(str(n)) for n in np.asarray(_names(self))[self.units_.logs][low]])
+        low = self.units_.logs & (X <= 0).any(0)
+        if low.any():
+            names = join_few([repr(name) for name in self._names[low]])
             raise DataError(
-                f"Columns that were positive in the table must be positive here: {names} have values of zero or less, "
-                "and their logarithm is taken. Correct or drop these rows."
+                f"Columns whose logarithm is used must be positive: {names} have values of zero or less. Correct or "
+                "drop these rows."
             )
         return self.units_.into(X)
 
-    def _trust(self, search: Search, X: FloatArray) -> tuple[LatentReport, ...]:
+    @property
+    def _names(self) -> Any:
+        default = np.array([f"x{j}" for j in range(self.n_features_in_)], dtype=object)
+        return getattr(self, "feature_names_in_", default)
+
+    def _report(self, latents: Sequence[LatentReport], X: FloatArray) -> tuple[LatentReport, ...]:
+        """Complete the reports by the share of inactive rows, the block and the effects on columns."""
         model: Any = self.model_
-        n, effects, names = self.n_latents_, self._effects(X), _names(self)
-        rests = 1 - model.active(self.units_.into(X)).mean(0) if hasattr(model, "active") else np.full(n, np.nan)
-        blocks = _blocks(self.certificate_, n)
+        names, effects = self._names, self._effects(X)
+        active = (
+            model.active(self.units_.into(X)).mean(0) if hasattr(model, "active") else np.full(len(latents), np.nan)
+        )
+        certificate = self.certificate_
+        blocks = {i: tuple(block) for block in (() if certificate is None else certificate.blocks) for i in block}
         found = []
-        for i, verdict in enumerate(search.verdicts()):
-            tied = {names[j]: float(effects[i, j]) for j in np.argsort(-np.abs(effects[i]), kind="stable")}
-            again, halves, rivals, still = (float(e[i]) for e in (search.again, search.halves, search.rivals, rests))
-            found.append(LatentReport(verdict, again, halves, rivals, still, blocks[i], tied))
+        for i, latent in enumerate(latents):
+            strongest = np.argsort(-np.abs(effects[i]), kind="stable")
+            columns = {str(names[j]): float(effects[i, j]) for j in strongest}
+            share = 1 - float(active[i])
+            found.append(replace(latent, inactive_share=share, block=blocks.get(i, (i,)), columns=columns))
         return tuple(found)
 
-    def _effects(self, X: FloatArray) -> FloatArray:
+    def _effects(self, X: FloatArray) -> Array:
         """Return the effect of each latent on each column (n, d): its lower to its upper decile, in sds of columns."""
         z = np.asarray(self.model_.transform(self.units_.into(X)))
         low, middle, high = np.quantile(z, [0.1, 0.5, 0.9], axis=0)
-        n = z.shape[1]
-        at = np.repeat(middle[None], 2 * n, axis=0)
-        at[np.arange(n), np.arange(n)], at[n + np.arange(n), np.arange(n)] = low, high
-        x = self.units_.back(np.asarray(self.model_.inverse_transform(at)))
-        return (x[n:] - x[:n]) / X.std(0)
+        moved = [np.where(np.eye(len(middle), dtype=bool), end, middle) for end in (low, high)]
+        x = [self.units_.back(np.asarray(self.model_.inverse_transform(at))) for at in moved]
+        return (x[1] - x[0]) / X.std(0)
 
     def _check_parameters(self) -> None:
-        free, any_number = self.n_restarts is None, self._asked is None
+        free, any_number = self.n_restarts is None, self._given is None
         self._require("n_latents", any_number or is_integer(self.n_latents, 1), "'auto' or an integer >= 1")
         self._require("model", self.model == "auto" or self.model in NAMES, f"'auto' or one of {', '.join(NAMES)}")
         self._require("n_restarts", free or is_integer(self.n_restarts, 1), "None or an integer >= 1")
@@ -264,16 +203,3 @@ class Identify(LatentModel):
         self._require("common_scale", isinstance(self.common_scale, bool), "True or False")
         self._require("verbose", is_integer(self.verbose, 0), "an integer >= 0")
         resolve_device(self.device)
-
-
-def _names(model: Identify) -> list[str]:
-    return [str(n) for n in getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)])]
-
-
-def _blocks(certificate: Certificate | None, n: int) -> list[tuple[int, ...]]:
-    """Return the latents each one is known together with only."""
-    own: list[tuple[int, ...]] = [(i,) for i in range(n)]
-    for block in () if certificate is None else certificate.blocks:
-        for i in block:
-            own[i] = tuple(block)
-    return own

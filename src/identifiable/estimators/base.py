@@ -14,15 +14,13 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from identifiable.agreement.stability import DOUBTFUL, STABLE, Stability
+from identifiable.agreement.stability import THRESHOLDS, Stability
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.arrays import FloatArray, is_integer, is_real
 from identifiable.errors import DataError, FitFailedError, join_few, warn_recovery
 from identifiable.theory import Certificate, Level
 
 __all__ = [
-    "DOUBTFUL",
-    "STABLE",
     "LatentModel",
     "Stability",
     "resolve_device",
@@ -218,7 +216,7 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if self.fit_status_ == "unstable":
             warn_recovery(
                 f"{type(self).__name__}: {len(latents)} restarts agree at {self.stability_.score:.2f} only (stable "
-                f"from {STABLE}). Another random_state gives other latents. See stability_."
+                f"from {THRESHOLDS.stable}). Another random_state gives other latents. See stability_."
             )
         return self.stability_.chosen
 

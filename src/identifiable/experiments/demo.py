@@ -11,12 +11,13 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
+from identifiable.agreement.stability import THRESHOLDS
 from identifiable.data.latents import MaskedSCM
 from identifiable.data.sample import Sample
 from identifiable.data.simulators import make_pdgmm
 from identifiable.errors import RecoveryWarning, join_few
 from identifiable.estimators import PDGMM, SparseUnmixing
-from identifiable.estimators.base import STABLE, LatentModel
+from identifiable.estimators.base import LatentModel
 from identifiable.experiments.measure import fit, make_data, recovered
 from identifiable.experiments.recipe import BASELINES, DONE, Method, QuickOverrides, Recipe, Record, Setting
 from identifiable.experiments.summary import per_run
@@ -106,7 +107,7 @@ def run_demo(
 def _reliability(records: list[Record], models: Mapping[str, LatentModel]) -> Table:
     table = Table(
         title="Without the ground truth: do restarts agree?",
-        caption=f"agreement: mean MCC of restarts on held-out rows, stable from {STABLE}.\n"
+        caption=f"agreement: mean MCC of restarts on held-out rows, stable from {THRESHOLDS.stable}.\n"
         "score: log-likelihood of new rows, or a lower bound of it, in nats per row.",
     )
     table.add_column("method")

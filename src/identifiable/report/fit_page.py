@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from identifiable.agreement.stability import DOUBTFUL, STABLE
+from identifiable.agreement.stability import THRESHOLDS
 from identifiable.errors import join_few
 from identifiable.report.certificate_text import certificate_in_words
 from identifiable.report.html import Fact, Page, Section, render, to_the_minute
@@ -117,8 +117,8 @@ def _heading(account: Account) -> str:
 def _facts(account: Account) -> list[Fact]:
     data, expected = account["data"], account["expected"]
     return [
-        Fact("Rows used", f"{data['rows used']} of {data['rows']}"),
-        Fact("Columns used", str(len(data["columns used"]))),
+        Fact("Rows used", f"{data['rows_used']} of {data['rows']}"),
+        Fact("Columns used", str(len(data["columns_used"]))),
         Fact("Latents", str(len(account["latents"]))),
         Fact("u", ", ".join(data["u"])),
         Fact("Expected agreement", "" if expected is None else f"{expected:.2f} with an independent run"),
@@ -194,7 +194,7 @@ def _portraits(account: Account, pictures: Sequence[Pictures]) -> Section:
 
 
 def _effects(account: Account) -> Section | None:
-    latents, names = account["latents"], list(account["data"]["columns used"])
+    latents, names = account["latents"], list(account["data"]["columns_used"])
     effects = {name: [report["columns"].get(name, 0.0) for report in latents] for name in names}
     largest = {name: max(map(abs, values)) for name, values in effects.items()}
     strongest = set(sorted(names, key=lambda name: -largest[name])[:MOST_COLUMNS])
@@ -277,5 +277,5 @@ def _data(account: Account) -> Section:
 
 
 def _reading() -> Section:
-    body = render("reading_fit.html", stable=STABLE, doubtful=DOUBTFUL)
+    body = render("reading_fit.html", stable=THRESHOLDS.stable, doubtful=THRESHOLDS.doubtful)
     return Section("reading", "How to read this page", body)

@@ -1,6 +1,6 @@
 """The training loop of the library, `minimise`, and the types of its arguments."""
 
-from identifiable.training.clock import time_limit
+from identifiable.training.clock import seconds_left, time_limit
 from identifiable.training.loop import minimise, run
 from identifiable.training.plan import Anneal, Batch, Constrained, Data, Loss, Plan, Stage, Step
 from identifiable.training.state import History
@@ -17,5 +17,6 @@ __all__ = [
     "Step",
     "minimise",
     "run",
+    "seconds_left",
     "time_limit",
 ]

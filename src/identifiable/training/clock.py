@@ -34,3 +34,16 @@ def require_time() -> None:
     limit = _LIMIT.get()
     if limit is not None and time.monotonic() >= limit:
         raise OutOfTimeError("The time is over.")
+
+
+def seconds_left() -> float:
+    """Return the time left under the time limit; infinite without one.
+
+    Examples
+    --------
+    >>> with time_limit(60.0):
+    ...     59 < seconds_left() <= 60
+    True
+    """
+    limit = _LIMIT.get()
+    return float("inf") if limit is None else max(0.0, limit - time.monotonic())

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from identifiable.agreement.stability import STABLE, Stability
+from identifiable.agreement.stability import THRESHOLDS, Stability
 from identifiable.estimators.pdgmm.stages import (
     SCHEDULE,
     FlowModel,
@@ -115,7 +115,7 @@ class FlowBatch:
         found = {i: trained for i, trained in zip(skewed, shaped, strict=True) if trained.stability.score >= SAME}
         plain = [i for i in range(len(self.held)) if i not in found]
         found |= zip(plain, (yield from self.mixture(sparse, self.members(kept, plain))), strict=True)
-        unsure = [i for i, trained in sorted(found.items()) if extended and trained.stability.score < STABLE]
+        unsure = [i for i, trained in sorted(found.items()) if extended and trained.stability.score < THRESHOLDS.stable]
         for i, full in zip(unsure, (yield from self.full_rank(unsure)), strict=True):
             if full.likelihood > found[i].likelihood and full.stability.score >= SAME:
                 found[i] = full

@@ -1,0 +1,65 @@
+"""Standardised units of a table, in which models are fitted, and densities in the units of the table."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from identifiable.algorithms.coordinates import Coordinates
+from identifiable.arrays import Array, BoolArray, FloatArray
+
+
+@dataclass(frozen=True)
+class Units:
+    """y = ((log) x - mean) / scale @ vectors: columns of one size, without directions in which nothing varies.
+
+    Attributes
+    ----------
+    logs : (d,) columns whose logarithm is used.
+    mean, scale : (d,) of the columns, after the logarithm.
+    vectors : (d, w) orthonormal directions whose coordinates are used; the identity if all of them are.
+    """
+
+    logs: BoolArray
+    mean: Array
+    scale: Array
+    vectors: Array
+
+    @classmethod
+    def of(cls, X: FloatArray, logs: BoolArray, *, common_scale: bool = False) -> Self:
+        """Compute the units of rows X (N, d); with a common scale, as for pixels, columns keep their relative sizes."""
+        found = Coordinates.fit(_log(X, logs), standardise=not common_scale)
+        d = X.shape[1]
+        return cls(logs, found.mean, found.scale, np.eye(d) if found.rank == d else found.basis)
+
+    def along(self, directions: FloatArray) -> Self:
+        """Return the same units with fewer coordinates: those along these directions (w, v)."""
+        return replace(self, vectors=self.vectors @ directions)
+
+    def into(self, X: FloatArray) -> Array:
+        """Return rows X (N, d) in these units, (N, w)."""
+        return (_log(X, self.logs) - self.mean) / self.scale @ self.vectors
+
+    def back(self, Y: FloatArray) -> Array:
+        """Return rows (N, d) in the units of the table."""
+        x = Y @ self.vectors.T * self.scale + self.mean
+        x[:, self.logs] = np.exp(x[:, self.logs])
+        return x
+
+    def log_volume(self, Y: FloatArray) -> Array:
+        r"""Return :math:`\frac12 \log\det J^\top J` of the map `back` at rows Y (N, w): log p(x) = log p(y) - this.
+
+        J = diag(∂x) S V has full column rank: p(x) is a density on the w-dimensional surface that `back` maps to.
+        """
+        stretch = np.where(self.logs, self.back(Y), 1.0) * self.scale
+        if self.vectors.shape[0] == self.vectors.shape[1]:
+            return np.log(stretch).sum(1)
+        different = stretch if self.logs.any() else stretch[:1]
+        volumes = [0.5 * np.linalg.slogdet((self.vectors.T * row**2) @ self.vectors)[1] for row in different]
+        return np.broadcast_to(volumes, len(Y))
+
+
+def _log(X: FloatArray, logs: BoolArray) -> Array:
+    y = X.astype(np.float64)
+    y[:, logs] = np.log(y[:, logs])
+    return y
