@@ -118,10 +118,13 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         default = signature(type(self)).parameters["n_latents"].default
         self._require_integers(n_latents=1, optional=default is None)
         self._require_integers(n_restarts=1, verbose=0)
+        self._check_random_state()
+        resolve_device(self.device)
+
+    def _check_random_state(self) -> None:
         seed = self.random_state
         valid = seed is None or isinstance(seed, np.random.RandomState) or (is_integer(seed, 0) and int(seed) < 2**32)
         self._require("random_state", valid, "None, a RandomState or an integer from 0 to 2**32 - 1")
-        resolve_device(self.device)
 
     def _check_training_data(self, X: ArrayLike, *, columns_must_vary: bool = True) -> FloatArray:
         """Return X as a float array of at least two rows whose columns all vary and all differ."""
@@ -253,7 +256,7 @@ def _numeric(column: "pd.Series[Any]") -> bool:
 
 def require_moderate(X: FloatArray, names: Sequence[Any]) -> None:
     """Refuse values whose squares overflow."""
-    large = np.abs(X).max(0, initial=0).astype(np.float64) > LARGEST  # which single precision does not hold
+    large = np.abs(X).max(0, initial=0) > LARGEST
     if large.any():
         found = join_few([str(name) for name, bad in zip(names, large, strict=True) if bad])
         raise DataError(
