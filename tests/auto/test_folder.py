@@ -156,7 +156,7 @@ def test_rows_that_are_pictures(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("option", "words"), [(["--time", "soon"], "such as 90s"), (["--latents", "many"], "from 1 on, or auto")]
+    ("option", "words"), [(["--time", "soon"], "such as 90s"), (["--latents", "many"], "from 1, or auto")]
 )
 def test_invalid_options_are_named(messy, tmp_path, option, words):
     run = RUNNER.invoke(app, ["fit", str(messy), "-o", str(tmp_path / "r"), *option])

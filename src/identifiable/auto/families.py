@@ -28,7 +28,6 @@ class Family:
     name, says : of the estimator; what it takes the data for.
     build : makes one with n latents.
     steps : of its training for n latents, by name of the parameter; None for affine models, which need none.
-    given_u : whether it needs the auxiliary variable.
     wide : whether it is given more columns than latents; the others are given n principal components.
     """
 
@@ -36,8 +35,12 @@ class Family:
     says: str
     build: Callable[..., LatentModel]
     steps: Callable[[int], Mapping[str, int]] | None = None
-    given_u: bool = False
     wide: bool = False
+
+    @property
+    def given_u(self) -> bool:
+        """Whether it needs the auxiliary variable u."""
+        return bool(getattr(getattr(self.build, "func", self.build), "needs_u", False))
 
     @property
     def linear(self) -> bool:
@@ -55,11 +58,11 @@ VADE_STEPS = {"pretrain_steps": 1500, "max_steps": 1500}
 FAMILIES = (  # the simpler first
     Family("SparseUnmixing", f"{AFFINE} {INTERMITTENT}", estimators.SparseUnmixing),
     Family("FactorialUnmixing", f"{AFFINE} {CLUSTERED}", estimators.FactorialUnmixing),
-    Family("SegmentUnmixing", f"{AFFINE} {GIVEN_U}", estimators.SegmentUnmixing, given_u=True),
-    Family("IFlow", f"{NONLINEAR} {GIVEN_U}", estimators.IFlow, lambda n: {"max_steps": 3000}, given_u=True),
+    Family("SegmentUnmixing", f"{AFFINE} {GIVEN_U}", estimators.SegmentUnmixing),
+    Family("IFlow", f"{NONLINEAR} {GIVEN_U}", estimators.IFlow, lambda n: {"max_steps": 3000}),
     Family("PDGMM", f"{NONLINEAR} {INTERMITTENT}", SHORT_PDGMM, lambda n: {"max_steps": steps_for(n)}),
     Family("GMMFlow", f"{NONLINEAR} {CLUSTERED}", estimators.GMMFlow, lambda n: GMM_STEPS),
-    Family("IVAE", f"few {GIVEN_U} {NOISY}", estimators.IVAE, lambda n: {"max_steps": 3000}, given_u=True, wide=True),
+    Family("IVAE", f"few {GIVEN_U} {NOISY}", estimators.IVAE, lambda n: {"max_steps": 3000}, wide=True),
     Family("VaDE", f"few {CLUSTERED} {NOISY}", VADE_FROM_DATA, lambda n: VADE_STEPS, wide=True),
 )
 NAMES = tuple(family.name for family in FAMILIES)

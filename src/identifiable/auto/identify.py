@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +21,7 @@ from identifiable.theory import Certificate
 from identifiable.training import time_limit
 
 
+@dataclass(eq=False, repr=False)
 class Identify(LatentModel):
     """Find the best identified latents of a table, and report the reliability of each.
 
@@ -60,35 +61,21 @@ class Identify(LatentModel):
     ('SparseUnmixing', 'identified', ['stable', 'stable', 'stable', 'stable'])
     """
 
-    model_: LatentModel
-    units_: Units
-    candidates_: tuple[Candidate, ...]
-    latent_reports_: tuple[LatentReport, ...]
-    reasons_: tuple[str, ...]
-    verdict_: str
-    n_latents_: int
-    expected_mcc_: float
+    n_latents: int | str = "auto"  # type: ignore[assignment]
+    _: KW_ONLY
+    model: str = "auto"
+    n_restarts: int | None = None  # type: ignore[assignment]
+    seconds: float | None = 600.0
+    common_scale: bool = False
 
-    def __init__(
-        self,
-        n_latents: int | str = "auto",
-        *,
-        model: str = "auto",
-        n_restarts: int | None = None,
-        seconds: float | None = 600.0,
-        common_scale: bool = False,
-        random_state: int | np.random.RandomState | None = None,
-        device: str = "auto",
-        verbose: int = 1,
-    ) -> None:
-        self.n_latents = n_latents  # type: ignore[assignment]
-        self.model = model
-        self.n_restarts = n_restarts  # type: ignore[assignment]
-        self.seconds = seconds
-        self.common_scale = common_scale
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+    model_: LatentModel = field(init=False)
+    units_: Units = field(init=False)
+    candidates_: tuple[Candidate, ...] = field(init=False)
+    latent_reports_: tuple[LatentReport, ...] = field(init=False)
+    reasons_: tuple[str, ...] = field(init=False)
+    verdict_: str = field(init=False)
+    n_latents_: int = field(init=False)
+    expected_mcc_: float = field(init=False)
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the latents of X (N, d), N >= 100; y (N,) or (N, m) is the auxiliary variable u, if there is one."""
@@ -152,7 +139,7 @@ class Identify(LatentModel):
     @property
     def _given(self) -> int | None:
         """The given number of latents; None for "auto"."""
-        return None if str(self.n_latents) == "auto" else self.n_latents
+        return None if isinstance(self.n_latents, str) else self.n_latents
 
     def _in_units(self, X: FloatArray) -> FloatArray:
         low = self.units_.logs & (X <= 0).any(0)
@@ -195,7 +182,7 @@ class Identify(LatentModel):
         return (x[1] - x[0]) / X.std(0)
 
     def _check_parameters(self) -> None:
-        free, any_number = self.n_restarts is None, self._given is None
+        free, any_number = self.n_restarts is None, str(self.n_latents) == "auto"
         self._require("n_latents", any_number or is_integer(self.n_latents, 1), "'auto' or an integer >= 1")
         self._require("model", self.model == "auto" or self.model in NAMES, f"'auto' or one of {', '.join(NAMES)}")
         self._require("n_restarts", free or is_integer(self.n_restarts, 1), "None or an integer >= 1")

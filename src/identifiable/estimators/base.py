@@ -30,8 +30,39 @@ LARGEST = np.float64(1e100)  # up to this size, sums of squares do not overflow
 SMALLEST = 1e-100  # from this size on, squares of standard deviations do not vanish
 
 
+class ParameterChecks:
+    """Checks of parameters, with scikit-learn's error messages."""
+
+    def _require(self, name: str, holds: bool, expected: str) -> None:
+        """Raise scikit-learn's error for a parameter unless the condition holds."""
+        if not holds:
+            raise ValueError(
+                f"The {name!r} parameter of {type(self).__name__} must be {expected}. "
+                f"Got {getattr(self, name)!r} instead."
+            )
+
+    def _require_integers(self, *, optional: bool = False, **least: int) -> None:
+        """Check parameters that are integers of at least this value, or None if optional."""
+        for name, least_value in least.items():
+            value = getattr(self, name)
+            valid = (optional and value is None) or is_integer(value, least_value)
+            self._require(name, valid, f"an integer >= {least_value}" + (" or None" if optional else ""))
+
+    def _require_positive(self, *names: str, optional: bool = False) -> None:
+        """Check parameters that are numbers above zero, or None if optional."""
+        for name in names:
+            value = getattr(self, name)
+            valid = (optional and value is None) or is_real(value, 0)
+            self._require(name, valid, "a number > 0" + (" or None" if optional else ""))
+
+    def _require_bools(self, *names: str) -> None:
+        """Check parameters that are True or False."""
+        for name in names:
+            self._require(name, isinstance(getattr(self, name), bool), "True or False")
+
+
 @dataclass(eq=False, repr=False)
-class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class LatentModel(ParameterChecks, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """fit(X, y=None) -> transform(X) (N, n_latents) -> inverse_transform(Z) (N, d); score(X), higher is better.
 
     Parameters are the fields of a dataclass, so that constructors only assign. Fields with init=False are set by
@@ -86,33 +117,6 @@ class LatentModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         tags.target_tags.required = self.needs_u
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-    def _require(self, name: str, holds: bool, expected: str) -> None:
-        """Raise scikit-learn's error for a parameter unless the condition holds."""
-        if not holds:
-            raise ValueError(
-                f"The {name!r} parameter of {type(self).__name__} must be {expected}. "
-                f"Got {getattr(self, name)!r} instead."
-            )
-
-    def _require_integers(self, *, optional: bool = False, **least: int) -> None:
-        """Check parameters that are integers of at least this value, or None if optional."""
-        for name, least_value in least.items():
-            value = getattr(self, name)
-            valid = (optional and value is None) or is_integer(value, least_value)
-            self._require(name, valid, f"an integer >= {least_value}" + (" or None" if optional else ""))
-
-    def _require_positive(self, *names: str, optional: bool = False) -> None:
-        """Check parameters that are numbers above zero, or None if optional."""
-        for name in names:
-            value = getattr(self, name)
-            valid = (optional and value is None) or is_real(value, 0)
-            self._require(name, valid, "a number > 0" + (" or None" if optional else ""))
-
-    def _require_bools(self, *names: str) -> None:
-        """Check parameters that are True or False."""
-        for name in names:
-            self._require(name, isinstance(getattr(self, name), bool), "True or False")
 
     def _check_common_parameters(self) -> None:
         default = signature(type(self)).parameters["n_latents"].default

@@ -25,7 +25,7 @@ Tipping & Bishop, Mixtures of probabilistic principal component analysers, Neura
 Schwarz, Estimating the dimension of a model, Annals of Statistics 1978.
 """
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -37,8 +37,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from identifiable.algorithms.component_choice import Search, Start, starts
 from identifiable.algorithms.diagonal_basis import DiagonalBasis, diagonal_basis
 from identifiable.algorithms.singular import Gaussians, Run, log_sum_exp
-from identifiable.arrays import Array, is_integer, is_real
+from identifiable.arrays import Array, is_integer
 from identifiable.distributions.mixture import Mixture
+from identifiable.estimators.base import ParameterChecks
 from identifiable.theory import Certificate, certify
 
 ROUNDING = 1e-7  # smallest floor, in units of the scale of the data; its square is 100 times the rounding of variances
@@ -60,7 +61,8 @@ class _Units:
         return cls(centre, scale, max(ROUNDING, 10 * rounding * float(np.abs(X).max()) / scale))
 
 
-class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
+@dataclass(eq=False, repr=False)
+class DegenerateGaussianMixture(ParameterChecks, DensityMixin, ClusterMixin, BaseEstimator):
     r"""Fit :math:`\sum_j w_j N(\mu_j, S_j)` with covariances of any rank (see the module for the model and the steps).
 
     Suits rows on affine subspaces, copies of one row, and constant or repeated columns. Standardise columns in
@@ -107,26 +109,15 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
     Xu et al. 2026 (Definition 2.2); Tipping & Bishop, Neural Computation 1999.
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        max_components: int = 100,
-        noise_floor: float | None = None,
-        n_restarts: int = 4,
-        max_iter: int = 200,
-        tol: float = 1e-4,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_components = n_components
-        self.max_components = max_components
-        self.noise_floor = noise_floor
-        self.n_restarts = n_restarts
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.verbose = verbose
+    n_components: int | None = None
+    _: KW_ONLY
+    max_components: int = 100
+    noise_floor: float | None = None
+    n_restarts: int = 4
+    max_iter: int = 200
+    tol: float = 1e-4
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Fit the mixture to X (N, d). y is ignored."""
@@ -247,17 +238,7 @@ class DegenerateGaussianMixture(DensityMixin, ClusterMixin, BaseEstimator):
         return validate_data(self, X, dtype=np.float64, order="C", reset=False)
 
     def _check_parameters(self) -> None:
-        for name, holds, expected in (
-            ("n_components", self.n_components is None or is_integer(self.n_components, 1), "None or an integer >= 1"),
-            ("max_components", is_integer(self.max_components, 1), "an integer >= 1"),
-            ("noise_floor", self.noise_floor is None or is_real(self.noise_floor, 0), "None or a real number > 0"),
-            ("n_restarts", is_integer(self.n_restarts, 1), "an integer >= 1"),
-            ("max_iter", is_integer(self.max_iter, 1), "an integer >= 1"),
-            ("tol", is_real(self.tol, 0), "a real number > 0"),
-            ("verbose", is_integer(self.verbose, 0), "an integer >= 0"),
-        ):
-            if not holds:
-                raise ValueError(
-                    f"The {name!r} parameter of {type(self).__name__} must be {expected}. "
-                    f"Got {getattr(self, name)!r} instead."
-                )
+        self._require_integers(n_components=1, optional=True)
+        self._require_positive("noise_floor", optional=True)
+        self._require_integers(max_components=1, n_restarts=1, max_iter=1, verbose=0)
+        self._require_positive("tol")

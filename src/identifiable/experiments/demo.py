@@ -87,7 +87,6 @@ def run_demo(
     console.print(Panel(_findings(pdgmm), title="PDGMM: what it found"))
     console.print(Panel(str(pdgmm.certificate_), title="PDGMM: guarantees"))
     console.print()
-    console.rule(RECIPE.title)
     caption = (
         "mcc: mean correlation with the true latents on new rows; 1 is exact up to order, sign and scale.\nr2: of the "
         "estimates, regressed on the true latents.\n† does not beat the best trivial baseline."
