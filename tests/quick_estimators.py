@@ -1,4 +1,4 @@
-"""Every estimator with settings that fit in a moment: QUICK_ESTIMATORS train a little, TINY_ESTIMATORS hardly at all."""
+"""Every estimator with settings that fit in a moment; the tiny ones hardly train at all."""
 
 import numpy as np
 
