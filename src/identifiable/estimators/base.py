@@ -122,10 +122,13 @@ class LatentModel(ParameterChecks, ClassNamePrefixFeaturesOutMixin, TransformerM
         default = signature(type(self)).parameters["n_latents"].default
         self._require_integers(n_latents=1, optional=default is None)
         self._require_integers(n_restarts=1, verbose=0)
+        self._check_random_state()
+        resolve_device(self.device)
+
+    def _check_random_state(self) -> None:
         seed = self.random_state
         valid = seed is None or isinstance(seed, np.random.RandomState) or (is_integer(seed, 0) and int(seed) < 2**32)
         self._require("random_state", valid, "None, a RandomState or an integer from 0 to 2**32 - 1")
-        resolve_device(self.device)
 
     def _check_training_data(self, X: ArrayLike, *, columns_must_vary: bool = True) -> FloatArray:
         """Return X as a float array of at least two rows whose columns all vary and all differ."""
