@@ -175,6 +175,7 @@ def test_widen_changes_only_the_scale_of_q(g):
         widened = module.encode(x)
         torch.testing.assert_close(widened.log_sd, q.log_sd + shift[:, None], rtol=1e-6, atol=1e-6)
         torch.testing.assert_close((widened.mean, widened.below), (q.mean, q.below))
+    torch.testing.assert_close(module.decode(q.mean), module.decoder(q.mean))
 
 
 # -- maps in parallel with the nets ---------------------------------------------------------

@@ -123,6 +123,12 @@ def test_every_group_is_trained_on(segments, seed):
     assert model.conditional_prior_.means.shape == (5, 2)
 
 
+def test_many_small_groups_leave_no_row_to_hold_out():
+    x = np.random.default_rng(0).normal(size=(120, 3))
+    split = IVAE(u_types="categorical", **QUICK)._split(x, np.r_[np.arange(110), np.zeros(10)])
+    assert len(split.train) == len(split.held) == 120
+
+
 @pytest.mark.parametrize("rows", [4, 6, 12])
 def test_tiny_data(rows):
     rng = np.random.default_rng(0)

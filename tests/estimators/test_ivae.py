@@ -393,7 +393,7 @@ def test_a_fixed_noise_remains_and_a_learnt_one_changes(segments, init):
         IVAE(noise=noise, **QUICK | {"init": init, "max_steps": 4}).fit(segments.x, segments.u).noise_
         for noise in (0.1, None)
     )
-    np.testing.assert_allclose(fixed / segments.x.std(0), 0.1, rtol=0.02)  # the scale is that of the training rows
+    np.testing.assert_allclose(fixed / segments.x.std(0), 0.1, rtol=0.05)  # the scale is that of the training rows
     assert np.ptp(learnt / segments.x.std(0)) > 1e-3
 
 

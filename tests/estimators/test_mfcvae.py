@@ -4,29 +4,15 @@ import itertools
 
 import numpy as np
 import pytest
-import torch
 
-from autoencoder_helpers import QUICK, rand
+from autoencoder_helpers import QUICK
 from identifiable import MFCVAE, DataError, VaDE
 from identifiable.estimators.mfcvae import opened
-from identifiable.estimators.mixture_vae import Facet
 from identifiable.metrics import clustering_accuracy
 from identifiable.nets import Dense
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 TINY = QUICK | {"pretrain_steps": 5}
-FACETS = Facet(slice(0, 2), 3), Facet(slice(2, 5), 4)
-
-
-def random_nets(g):
-    """Return nets of two members and two facets with random weights and mixtures."""
-    model = MFCVAE(5, (3, 4), facets=(2, 3), init="random", hidden=(6,), activation="tanh")
-    model.n_features_in_, model.levels_, model.n_components_ = 4, (), (3, 4)
-    module = model._build(2, g).double()
-    with torch.no_grad():
-        for parameter in module.bases.parameters():
-            parameter.copy_(rand(g, *parameter.shape))
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -86,35 +72,7 @@ def test_one_facet_is_vade(x, settings):
         np.testing.assert_array_equal(progressive.transform(x), other.transform(x))
 
 
-@pytest.mark.parametrize("bound", ["single-sample", "factorised"])
-def test_the_divergence_sums_over_open_facets(g, bound):
-    module, x = random_nets(g), rand(g, 2, 6, 4)
-    q = module.encode(x)
-    z = q.at(rand(g, 2, 6, 5))
-    model = MFCVAE(5, (3, 4), facets=(2, 3), bound=bound)
-    parts = []
-    for base, facet in zip(module.bases, FACETS, strict=True):
-        mean, log_sd = q.mean[..., facet.latents], q.log_sd[..., facet.latents]
-        joint = base(z[..., facet.latents]) if bound == "single-sample" else base.expected(mean, (2 * log_sd).exp())
-        entropy = torch.distributions.Normal(mean, log_sd.exp()).entropy().sum(-1)
-        parts.append(-entropy - torch.logsumexp(joint, -1))
-    for gates in ((1.0, 1.0), (1.0, 0.0), (1.0, 0.3)):
-        for gate, facet in zip(gates, FACETS, strict=True):
-            module.gate[..., facet.latents] = gate
-        expected = gates[0] * parts[0] + gates[1] * parts[1]
-        torch.testing.assert_close(model._divergence(module, q, z, (x,), 1), expected)
-
-
 # -- progressive training -------------------------------------------------------------------
-
-
-def test_a_closed_facet_does_not_reach_the_decoder(g):
-    module, z = random_nets(g), rand(g, 2, 6, 5)
-    moved = z.clone()
-    moved[..., 2:] += 1
-    assert not torch.allclose(module.decode(z), module.decode(moved))
-    module.gate[..., FACETS[1].latents] = 0
-    assert torch.equal(module.decode(z), module.decode(moved))
 
 
 @pytest.mark.parametrize("facets", [1, 2, 3, 5])

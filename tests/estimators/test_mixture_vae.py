@@ -23,15 +23,22 @@ pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 TINY = QUICK | {"init": "autoencoder", "pretrain_steps": 10}
 
 
-def random_nets(g, components=5):
-    """Return nets of one member with random weights and a random mixture."""
-    model = VaDE(3, components, init="random", posterior="full", hidden=(6,), activation="tanh")
-    model.n_features_in_, model.levels_, model.n_components_ = 4, (), (components,)
-    module = model._build(1, g).double()
+def random_nets(g, model, members=1):
+    """Return nets with random weights and random mixtures."""
+    model.set_params(init="random", hidden=(6,), activation="tanh")
+    model.n_features_in_, model.levels_ = 4, ()
+    model.n_components_ = tuple(facet.components for facet in model._facets())
+    module = model._build(members, g).double()
     with torch.no_grad():
         for parameter in module.bases.parameters():
             parameter.copy_(rand(g, *parameter.shape))
     return module
+
+
+def two_facets(g, bound="single-sample"):
+    """Return an MFCVAE with two facets, and random nets of two members."""
+    model = MFCVAE(5, (3, 4), facets=(2, 3), bound=bound)
+    return model, random_nets(g, model, 2)
 
 
 # -- the bound ------------------------------------------------------------------------------
@@ -39,7 +46,7 @@ def random_nets(g, components=5):
 
 def test_the_factorised_divergence_is_minimal_over_all_memberships(g):
     """Equation (5): KL[q(z) q(u) || p(z, u)], minimised over q(u) by a search that does not use the closed form."""
-    module, x = random_nets(g), rand(g, 1, 2, 4)
+    module, x = random_nets(g, VaDE(3, 5)), rand(g, 1, 2, 4)
     q = module.encode(x)
     found = VaDE(bound="factorised")._divergence(module, q, None, (x,), 1)[0].detach().numpy()
     joint = expected_log_joint(q, module.bases[0].mixture())
@@ -55,7 +62,7 @@ def test_the_factorised_divergence_is_minimal_over_all_memberships(g):
 
 def test_the_two_bounds_differ_by_the_divergence_of_memberships(g):
     """Equations (5) and (6): the difference is the mean of KL[q(u) || p(u | z)], row by row."""
-    module, x, draws = random_nets(g), rand(g, 1, 3, 4), 5_000
+    module, x, draws = random_nets(g, VaDE(3, 5)), rand(g, 1, 3, 4), 5_000
     q = module.encode(x.repeat(1, draws, 1))
     z = q.at(rand(g, 1, 3 * draws, 3))
     with torch.no_grad():
@@ -68,14 +75,37 @@ def test_the_two_bounds_differ_by_the_divergence_of_memberships(g):
     assert (abs(gap.mean(0)) < 5 * gap.std(0) / draws**0.5).all()
 
 
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_the_divergence_sums_over_open_facets(g, bound):
+    (model, module), x = two_facets(g, bound), rand(g, 2, 6, 4)
+    q = module.encode(x)
+    z = q.at(rand(g, 2, 6, 5))
+    parts = []
+    for base, facet in zip(module.bases, module.facets, strict=True):
+        mean, log_sd = q.mean[..., facet.latents], q.log_sd[..., facet.latents]
+        joint = base(z[..., facet.latents]) if bound == "single-sample" else base.expected(mean, (2 * log_sd).exp())
+        entropy = torch.distributions.Normal(mean, log_sd.exp()).entropy().sum(-1)
+        parts.append(-entropy - torch.logsumexp(joint, -1))
+    for gates in ((1.0, 1.0), (1.0, 0.0), (1.0, 0.3)):
+        for gate, facet in zip(gates, module.facets, strict=True):
+            module.gate[..., facet.latents] = gate
+        expected = gates[0] * parts[0] + gates[1] * parts[1]
+        torch.testing.assert_close(model._divergence(module, q, z, (x,), 1), expected)
+
+
+def test_a_closed_facet_does_not_reach_the_decoder(g):
+    (_, module), z = two_facets(g), rand(g, 2, 6, 5)
+    moved = z.clone()
+    moved[..., 2:] += 1
+    assert not torch.allclose(module.decode(z), module.decode(moved))
+    module.gate[..., module.facets[1].latents] = 0
+    assert torch.equal(module.decode(z), module.decode(moved))
+
+
+@torch.no_grad()
 def test_the_prior_is_the_product_of_the_mixtures_of_the_facets(g):
-    model = MFCVAE(5, (3, 4), facets=(2, 3), init="random", hidden=(6,))
-    model.n_features_in_, model.levels_, model.n_components_ = 4, (), (3, 4)
-    module, z = model._build(2, g).double(), rand(g, 2, 6, 5)
-    with torch.no_grad():
-        for parameter in module.bases.parameters():
-            parameter.copy_(rand(g, *parameter.shape))
-        found = model._log_prior(module, z, None).numpy()
+    (model, module), z = two_facets(g), rand(g, 2, 6, 5)
+    found = model._log_prior(module, z, None).numpy()
 
     def density(mixture, rows):
         each = zip(mixture.weights, mixture.means, mixture.covariances, strict=True)
@@ -129,6 +159,8 @@ def test_draws_of_a_cluster_belong_to_it(fitted):
         drawn = model.sample(400, random_state=k, component=k)
         assert (model.predict(drawn) == k).mean() > 0.95
         np.testing.assert_allclose((drawn.mean(0) - x[model.predict(x) == k].mean(0)) / x.std(0), 0, atol=0.25)
+    with pytest.raises(DataError, match="facet must lie"):
+        MFCVAE.predict_proba(model, x, facet=1)
     share = np.bincount(model.predict(model.sample(2000, random_state=0)), minlength=4) / 2000
     np.testing.assert_allclose(share, model.mixture_.weights, atol=0.05)
 

@@ -87,6 +87,12 @@ def test_columns_keep_their_relative_sizes(x):
     assert np.abs(TwoStage(2, **QUICK).fit(taller).transform(taller) - z).max() > 0.01
 
 
+def test_constrained_training_has_constant_rates():
+    plan = TwoStage()._constrained(7, 5, (0.1, 0.2))
+    assert (plan.steps, plan.batch_size, plan.dual_rate) == (7, 5, 0.2)
+    assert {plan.rate(step) for step in range(7)} == {0.1}
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -161,11 +161,6 @@ class CodeAutoencoder(nn.Module):
         """Log p(x | z), (R, B)."""
         return self.likelihood(x, decoded)
 
-    @property
-    def last_layers(self) -> tuple[Any, Any]:
-        """Of the encoder and of the decoder."""
-        return self.encoder.last, self.decoder.last
-
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "rng": None}
 
