@@ -67,9 +67,9 @@ def test_a_table_starts_at_the_moments_of_its_groups(family):
     np.testing.assert_allclose(log_scale[0].detach().exp(), expected, rtol=0.05)
     np.testing.assert_allclose(mean[0].detach(), means, atol=0.1)
     prior.start_at_moments(np.full((1, 2, 2), 2.0), np.array([0, 1]))
-    rest = 1.0 if family == "gaussian" else 5.0
+    variance = 1.0 if family == "gaussian" else 5.0
     np.testing.assert_allclose(
-        prior(torch.tensor([[0]]))[1].detach().exp() ** 2, rest / (4 if family == "laplace" else 2)
+        prior(torch.tensor([[0]]))[1].detach().exp() ** 2, variance / (4 if family == "laplace" else 2)
     )
 
 
