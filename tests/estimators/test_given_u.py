@@ -1,234 +1,196 @@
-"""The prior given u, how u is read, and the certificate of the learnt prior."""
+"""The prior given u, and the handling of u, which IFlow and IVAE share."""
+
+import math
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy.special import logsumexp
-from scipy.stats import laplace, norm
+from scipy.stats import kurtosis
 
-from autoencoder_helpers import QUICK, rand
-from identifiable import IVAE, DataError, IFlow
+from identifiable import DataError, IFlow, Level, load, save
+from identifiable.arrays import hold_out
 from identifiable.data import make_segments
-from identifiable.estimators.base import Stability
-from identifiable.estimators.given_u import FAMILIES, LEAST_SCALE, PriorGivenU, half_of_each
-from identifiable.metrics import mcc
-from identifiable.theory import Level
+from identifiable.estimators.given_u import FAMILIES, PriorGivenU, half_of_each
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
-QUICK = QUICK | {"init": "linear", "max_steps": 5}
+BRIEF = {"n_restarts": 1, "max_steps": 5, "depth": 2, "batch_size": 64, "random_state": 0, "verbose": 0}
 
 
-@pytest.fixture(scope="module")
-def segments():
-    return make_segments(600, segments=5, n=2, d=4, noise=0.05, random_state=0)
+def noise(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-# -- the prior --------------------------------------------------------------------------------
+def random_prior(family, table):
+    prior = PriorGivenU(2, 3, family, 4, table=table, rng=torch.Generator().manual_seed(0)).double()
+    with torch.no_grad():
+        for i, p in enumerate(prior.parameters()):
+            p.add_(0.2 * noise(*p.shape, seed=i))
+    return prior, torch.tensor([[0, 3, 1], [2, 2, 0]]) if table else noise(2, 3, 4)
+
+
+@pytest.mark.parametrize("table", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_other_units_of_the_latents_change_the_prior_by_their_jacobian(family, table):
+    """The density of (z - shift) / unit is that of z times the unit, for one change of units and for two."""
+    prior, u = random_prior(family, table)
+    z = noise(2, 3, 3)
+    expected = prior.log_density(z, *prior(u))
+    for seed in range(2):
+        shift, unit = noise(2, 3, seed=seed) * (family == "gaussian"), noise(2, 3, seed=seed + 2).exp()
+        prior.rescale(shift, unit)
+        z, expected = (z - shift[:, None]) / unit[:, None], expected + unit.log().sum(1, keepdim=True)
+        torch.testing.assert_close(prior.log_density(z, *prior(u)), expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_table_holds_the_moments_of_each_group(g, family):
-    """The rescaled prior has the density of the rescaled latents."""
-    prior = PriorGivenU(2, 3, family, 5, table=True).double()
-    means, sds = rand(g, 2, 5, 3).numpy(), rand(g, 2, 5, 3).mul(0.5).exp().numpy()
-    prior.start(means, sds)
-    u, z = torch.tensor([[0, 4, 2], [1, 1, 3]]), rand(g, 2, 3, 3)
-    own = np.take_along_axis(means, u.numpy()[..., None], 1) if family == "gaussian" else 0.0
-    own_sds = np.take_along_axis(sds, u.numpy()[..., None], 1)
-    scales, density = (own_sds / 2**0.5, laplace) if family == "laplace" else (own_sds, norm)
-    found = prior.log_density(z, *prior(u)).detach()
-    np.testing.assert_allclose(found, density.logpdf(z, own, scales).sum(-1), rtol=1e-6)
-    shift, unit = rand(g, 2, 3) * (family == "gaussian"), rand(g, 2, 3).exp()
-    prior.rescale(shift, unit)
-    rescaled = prior.log_density((z - shift[:, None]) / unit[:, None], *prior(u)).detach()
-    torch.testing.assert_close(rescaled, found + unit.log().sum(-1)[:, None])
-    prior.start(means, 0 * sds + 1e-9)
-    scale = prior(u)[1] + unit.log()[:, None]
-    torch.testing.assert_close(scale, torch.full_like(scale, LEAST_SCALE))  # a floor
+def test_a_table_holds_a_distribution_for_each_value(family):
+    prior, u = random_prior(family, True)
+    z, (mean, log_scale) = noise(2, 3, 3), prior(u)
+    assert bool(mean.any()) == (family == "gaussian")
+    torch.testing.assert_close(log_scale[0, 1], prior.log_scales[0, 3])
+    density = (torch.distributions.Laplace if family == "laplace" else torch.distributions.Normal)(
+        mean, log_scale.exp()
+    )
+    torch.testing.assert_close(prior.log_density(z, mean, log_scale), density.log_prob(z).sum(-1))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_table_starts_at_the_moments_of_latents(family):
-    """With one extra row of size 1; a Laplace scale is sd / √2."""
-    rng, codes = np.random.default_rng(0), np.arange(400) % 4
-    latents = rng.normal(size=(2, 400, 3)) * rng.uniform(0.2, 2, size=(4, 3))[codes] + 0.3 * codes[:, None]
-    prior = PriorGivenU(2, 3, family, 4, table=True)
-    prior.start_at_moments(latents, codes)
-    groups = np.stack([latents[:, codes == k] for k in range(4)], 1)  # (R, G, rows, n)
-    means = groups.mean(2) if family == "gaussian" else np.zeros((2, 4, 3))
-    sd = np.sqrt((((groups - means[:, :, None]) ** 2).sum(2) + 1) / 101)
-    mean, log_scale = prior(torch.arange(4).expand(2, -1))
-    np.testing.assert_allclose(mean.detach(), means, atol=1e-6)
-    np.testing.assert_allclose(log_scale.exp().detach(), sd / (2**0.5 if family == "laplace" else 1), rtol=1e-5)
-
-
-def test_a_net_has_means_for_gaussian_latents_alone(g):
-    u = rand(g, 1, 7, 3).float()
-    for family in FAMILIES:
-        mean, log_scale = PriorGivenU(1, 2, family, 3, table=False, rng=g)(u)
-        assert log_scale.shape == (1, 7, 2)
-        assert log_scale.std(1).min() > 0
-        assert (mean.std() > 0) == (family == "gaussian")
+def test_a_table_starts_at_the_moments_of_its_groups(family):
+    """Laplace scales are standard deviations over √2; the variance of a group counts one more row, of variance 1."""
+    codes, prior = np.repeat([0, 1], 5000), PriorGivenU(1, 2, family, 2, table=True)
+    sd, means = np.array([[1.0, 3.0], [2.0, 0.5]]), np.array([[4.0, 0.0], [0.0, -2.0]]) * (family == "gaussian")
+    z = np.random.default_rng(0).normal(size=(1, 10_000, 2)) * sd[codes] + means[codes]
+    prior.start_at_moments(z, codes)
+    mean, log_scale = prior(torch.tensor([[0, 1]]))
+    expected = sd / math.sqrt(2) if family == "laplace" else sd
+    np.testing.assert_allclose(log_scale[0].detach().exp(), expected, rtol=0.05)
+    np.testing.assert_allclose(mean[0].detach(), means, atol=0.1)
+    prior.start_at_moments(np.full((1, 2, 2), 2.0), np.array([0, 1]))
+    variance = 1.0 if family == "gaussian" else 5.0
+    np.testing.assert_allclose(
+        prior(torch.tensor([[0]]))[1].detach().exp() ** 2, variance / (4 if family == "laplace" else 2)
+    )
 
 
 def test_half_of_each_group():
-    codes = np.repeat([0, 1, 2], [10, 5, 1])
-    half = half_of_each(codes, 0)
-    assert np.bincount(codes[half]).tolist() == [5, 3, 1]
-    assert len(np.unique(half)) == 9
-    assert not np.array_equal(half, half_of_each(codes, 1))
+    codes = np.array([0] * 9 + [1] * 4 + [2])
+    half = half_of_each(codes, seed=0)
+    assert np.bincount(codes[half]).tolist() == [5, 2, 1]
+    assert not np.array_equal(half, half_of_each(codes, seed=1))
 
 
-# -- u ------------------------------------------------------------------------------------------
-
-
-def test_names_of_groups_do_not_matter(segments):
-    names = np.array(list("abcde"))[segments.u]
-    by_name, by_number, by_list = (IVAE(**QUICK).fit(segments.x, u) for u in (names, segments.u, names.tolist()))
-    z = by_name.transform(segments.x, names)
-    np.testing.assert_array_equal(z, by_number.transform(segments.x, segments.u))
-    np.testing.assert_array_equal(z, by_list.transform(segments.x, names.tolist()))
-    np.testing.assert_array_equal(by_name.sample(3, "c", 0), by_number.sample(3, 2, 0))
-    with pytest.raises(DataError, match="'z'"):
-        by_name.transform(segments.x[:1], ["z"])
-    with pytest.raises(DataError, match="600, u has 2"):
-        by_name.transform(segments.x, ["a", "b"])
-
-
-def test_several_columns_of_u(segments):
-    rng = np.random.default_rng(0)
-    u = pd.DataFrame({"cell": np.array(list("tb"))[segments.u % 2], "dose": rng.uniform(size=600)})
-    model = IVAE(**QUICK).fit(segments.x, u)
-    assert not model.table_
-    for given in (("b", 0.5), u.iloc[:4], None):
-        assert model.sample(4, u=given, random_state=0).shape == (4, 4)
-    rows = list(u.itertuples(index=False, name=None))
-    by_rows = IVAE(**QUICK).fit(segments.x, rows)
-    np.testing.assert_array_equal(by_rows.transform(segments.x), model.transform(segments.x))
-    np.testing.assert_array_equal(model.score_samples(segments.x, rows), model.score_samples(segments.x, u))
-    table = IVAE(prior="table", n_groups=6, **QUICK).fit(segments.x, u)
-    assert table.module_.prior.log_scales.shape == (1, table.auxiliary_.n_groups, 2)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_every_group_is_trained_on(segments, seed):
-    """Ten groups of a single row each are never held out, and too small for the certificate."""
-    rows = np.arange(600)
-    u = np.where(rows < 10, rows + 100, segments.u)
-    model = IVAE(**QUICK | {"random_state": seed, "max_steps": 1}).fit(segments.x, u)
-    split = model._split(segments.x, u)
-    assert np.isin(rows[:10], split.train).all()
-    assert not np.isin(split.held, split.train).any()
-    assert model.conditional_prior_.means.shape == (5, 2)
-
-
-def test_many_small_groups_leave_no_row_to_hold_out():
-    x = np.random.default_rng(0).normal(size=(120, 3))
-    split = IVAE(u_types="categorical", **QUICK)._split(x, np.r_[np.arange(110), np.zeros(10)])
-    assert len(split.train) == len(split.held) == 120
-
-
-@pytest.mark.parametrize("rows", [4, 6, 12])
-def test_tiny_data(rows):
-    rng = np.random.default_rng(0)
-    x, u = rng.normal(size=(rows, 3)), np.arange(rows) % 2
-    model = IVAE(1, **QUICK).fit(x, u)
-    assert np.isfinite(model.transform(x, u)).all()
-    assert model.certificate_.level == Level.NONE
+# -- u ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def linear():
-    """Return rows of a linear mixture of two latents whose scales depend on u, and u."""
-    rng, u = np.random.default_rng(0), np.arange(3000) % 12
-    return rng.normal(size=(3000, 2)) * rng.uniform(0.3, 2, size=(12, 2))[u] @ [[1.0, 0.5], [-0.3, 1.0]], u
+def columns():
+    """U of a category and a number; scales change with both."""
+    rng = np.random.default_rng(0)
+    u = pd.DataFrame({"cell": np.array(["b", "nk", "t"])[np.arange(900) % 3], "time": rng.uniform(size=900)})
+    x = rng.normal(size=(900, 2)) * np.exp(np.c_[2 * u.time, np.arange(900) % 3])
+    return x, u, IFlow(**BRIEF | {"max_steps": 60}).fit(x, u)
 
 
-def test_the_family_has_means_where_those_of_the_data_change(linear):
-    x, u = linear
-    centred, shifted = (IVAE(**QUICK).fit(x + shift, u) for shift in (0.0, u[:, None] * [0.3, -0.2]))
-    assert (centred.family_, shifted.family_) == ("variance", "gaussian")
-    with pytest.raises(DataError, match="family='gaussian'"):
-        IVAE(2, family="gaussian", u_types="categorical", **QUICK).fit(x[:9], np.arange(9) % 8)
+def test_several_columns_of_u(columns, tmp_path):
+    x, u, model = columns
+    assert model.auxiliary_.kinds == ("categorical", "continuous")
+    assert model.score(x, u) > model.score(x, u[::-1].reset_index(drop=True)) + 0.1
+    low, high = (model.sample_latents(4000, u=("t", t), random_state=0).std(0) for t in (0.1, 0.9))
+    assert (np.abs(np.log(high / low)) > 0.2).any()
+    save(model, tmp_path / "m.safetensors")
+    again = load(tmp_path / "m.safetensors", device="cpu")
+    np.testing.assert_array_equal(again.sample(4, ("nk", 0.5), 0), model.sample(4, ("nk", 0.5), 0))
+    assert again.auxiliary_.labels == model.auxiliary_.labels
+    assert str(again.certificate_) == str(model.certificate_)
 
 
-@pytest.mark.parametrize("u", [None, np.zeros(600)])
-def test_at_least_two_values_of_u_are_needed(segments, u):
-    with pytest.raises(DataError, match="u"):
-        IVAE(**QUICK).fit(segments.x, u)
+def test_u_may_be_a_table_or_a_list():
+    x, u = np.random.default_rng(0).normal(size=(200, 2)), pd.DataFrame({"cell": ["t", "b"] * 100, "day": [1, 2] * 100})
+    for one, other in ((u, list(u.itertuples(index=False, name=None))), (["t", "b"] * 100, [1, 0] * 100)):
+        first, second = IFlow(**BRIEF).fit(x, one), IFlow(**BRIEF).fit(x, other)
+        np.testing.assert_array_equal(first.transform(x), second.transform(x))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("u_types", "text"), ("u_types", 3), ("n_groups", 1), ("family", "cauchy"), ("prior", "tree")],
-)
-def test_wrong_parameters_are_refused(segments, name, value):
-    with pytest.raises(ValueError, match=f"'{name}' parameter of IVAE"):
-        IVAE(**QUICK | {name: value}).fit(segments.x, segments.u)
-
-
-# -- latents given u, and the certificate -----------------------------------------------------------
+def test_samples_for_one_value_or_one_per_row(columns):
+    _, u, model = columns
+    each, same = (
+        model.sample(3, u=u.iloc[[0, 0, 1]], random_state=0),
+        model.sample(3, u=tuple(u.iloc[0]), random_state=0),
+    )
+    np.testing.assert_array_equal(each[:2], same[:2])
+    assert not np.array_equal(each[2], same[2])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_latents_are_sampled_from_the_prior(segments, family):
-    model = IVAE(family=family, **QUICK).fit(segments.x, segments.u)
-    mean, log_scale = (v[0].double().detach().numpy() for v in model.module_.prior(torch.arange(5)[None]))
-    one = laplace if family == "laplace" else norm
-    for u in (0, 3):
-        z, expected = model.sample_latents(20_000, u, u), one(mean[u], np.exp(log_scale[u]))
-        np.testing.assert_allclose((z.mean(0) - mean[u]) / z.std(0), 0, atol=0.04)
-        np.testing.assert_allclose((z < expected.ppf(0.1)).mean(0), 0.1, atol=0.015)
-    z = torch.as_tensor(model.sample_latents(20_000, None, 0))[None]
-    found = model._log_prior_given(model.module_.prior.double(), z, None)[0].detach().numpy()
-    each = [one(m, np.exp(s)).logpdf(z[0]).sum(1) for m, s in zip(mean, log_scale, strict=True)]
-    np.testing.assert_allclose(found, logsumexp(each, axis=0, b=model.auxiliary_.weights[:, None]), rtol=1e-5)
-    assert found.mean() > each[0].mean()  # groups by their weights
-    with pytest.raises(DataError, match="2 rows"):
-        model.sample(3, u=[1, 2])
+def test_sampled_latents_have_the_shape_of_their_family(family):
+    u = np.arange(600) % 3
+    x = np.random.default_rng(0).normal(size=(600, 2)) * (1 + u[:, None]) + u[:, None] * (family == "gaussian")
+    model = IFlow(**BRIEF, family=family).fit(x, u)
+    z = model.sample_latents(40_000, u=1, random_state=0)
+    np.testing.assert_allclose(z.mean(0), model.conditional_prior_.means[1] * (family == "gaussian"), atol=0.15)
+    np.testing.assert_allclose(kurtosis(z), 3 if family == "laplace" else 0, atol=0.4)
 
 
-def test_a_net_learns_how_scales_change_with_a_continuous_u():
-    def change(t):
-        return np.stack([np.sin(2 * np.pi * t), np.cos(2 * np.pi * t)], axis=1)
-
-    rng = np.random.default_rng(0)
-    t = rng.uniform(size=2000)
-    z = rng.normal(size=(2000, 2)) * np.exp(change(t))
-    x = z @ rng.normal(size=(2, 3)) + 0.05 * rng.normal(size=(2000, 3))
-    model = IVAE(**QUICK | {"max_steps": 400, "hidden": (16,), "learning_rate": 0.01, "batch_size": 256}).fit(x, t)
-    assert not model.table_
-    assert mcc(z, model.transform(x)) > 0.97
-    grid = np.linspace(0, 1, 50)
-    _, learnt = model.module_.prior(torch.as_tensor(model._u_inputs(grid, 50), dtype=torch.float32)[None])
-    assert mcc(change(grid), learnt[0].detach().numpy()) > 0.95
-    assert model.score(x, t) > model.score(x) + 0.1
-    low, high = (model.sample(2000, u=v, random_state=0) @ np.linalg.pinv(x) @ z for v in (0.75, 0.25))
-    assert not np.allclose(low.std(0), high.std(0), rtol=0.5)
+@pytest.mark.parametrize("seed", range(2))
+def test_a_value_of_u_is_never_held_out_entirely(seed):
+    """A value that a single row has is trained on, and known later."""
+    model = IFlow(**BRIEF | {"random_state": seed})
+    x, row = np.random.default_rng(seed).normal(size=(150, 2)), hold_out(150, model._seed())[1][0]
+    model.fit(x, np.where(np.arange(150) == row, "rare", "often"))
+    assert model.auxiliary_.labels == ("often", "rare")
+    assert np.isfinite(model.score(x[:1], ["rare"]))
 
 
-@pytest.mark.parametrize(("family", "more"), [("variance", 1), ("gaussian", 3)])
-def test_the_certificate_counts_missing_values_of_u(family, more):
-    s = make_segments(600, segments=2, n=2, d=4, noise=0.05, random_state=0)
-    certificate = IVAE(family=family, **QUICK).fit(s.x, s.u).certificate_
+def test_values_with_too_few_rows_are_left_out_of_the_conditional_prior():
+    """Twelve values with many rows each, two with five; none remains where every row has its own value."""
+    s = make_segments(1200, segments=12, n=2, random_state=0)
+    model = IFlow(**BRIEF).fit(s.x, np.where(np.arange(1200) < 10, 100 + np.arange(1200) % 2, s.u))
+    assert model.auxiliary_.n_groups == 14
+    assert model.conditional_prior_.means.shape == (12, 2)
+    alone = IFlow(**BRIEF, u_types="categorical").fit(s.x[:200], np.arange(200))
+    assert alone.conditional_prior_ is None
+    assert alone.certificate_.level == Level.NONE
+    assert alone.certificate_["values"].verdict == "fails"
+    assert np.isfinite(alone.score(s.x[:200], np.arange(200)))
+
+
+@pytest.mark.parametrize("family", ["variance", "gaussian"])
+def test_too_few_values_of_u_are_not_certified(family):
+    s = make_segments(1000, segments=2, n=2, random_state=0)
+    certificate = IFlow(**BRIEF | {"n_restarts": 2}, family=family).fit(s.x, s.u).certificate_
     assert certificate.level == Level.NONE
     assert certificate["values"].verdict == "fails"
-    assert f"{more} more" in certificate["values"].sentence
 
 
-def test_nothing_is_certified_with_few_rows_of_each_value():
-    x = np.random.default_rng(0).normal(size=(60, 3))
-    model = IVAE(family="variance", u_types="categorical", **QUICK).fit(x, np.arange(60) // 5)
-    assert model.conditional_prior_ is None
-    assert model.certificate_["values"].verdict == "fails"
-    assert model.certificate_.level == model.certificate_.if_undecided_hold == Level.NONE
+@pytest.mark.parametrize(
+    ("options", "u", "word"),
+    [
+        ({}, None, "requires y"),
+        ({}, np.arange(7), "300.* 7"),
+        ({}, np.zeros(300), "two distinct"),
+        ({}, np.where(np.arange(300) == 5, np.nan, 1.0), "row 5"),
+        ({"family": "cauchy"}, None, "family"),
+        ({"prior": "tree"}, None, "prior"),
+        ({"u_types": 3}, None, "u_types"),
+        ({"n_groups": 1}, None, "n_groups"),
+        ({"u_types": ["auto", "auto"]}, np.arange(300) % 3, "1 column"),
+        ({"family": "gaussian", "u_types": "categorical"}, np.arange(300), "300 groups"),
+    ],
+)
+def test_bad_u_gets_one_clear_error(options, u, word):
+    x = np.random.default_rng(0).normal(size=(300, 3))
+    with pytest.raises(ValueError, match=word):
+        IFlow(**BRIEF | options).fit(x, u)
 
 
-def test_nothing_is_certified_where_restarts_disagree(linear):
-    model = IFlow(2, n_restarts=2, max_steps=1, depth=2, random_state=0, verbose=0).fit(*linear)
-    levels = {}
-    for score in (1.0, 0.5, np.nan):
-        model.stability_ = Stability(np.ones((1, 1)) if np.isnan(score) else np.array([[1.0, score], [score, 1.0]]))
-        levels[score] = str(model.certificate_.level), str(model.certificate_.if_undecided_hold)
-    assert list(levels.values()) == [("PS", "PS"), ("none", "none"), ("none", "PS")]
+@pytest.mark.parametrize("prior", ["table", "net"])
+def test_new_values_of_u_are_named(prior):
+    x, u = np.random.default_rng(0).normal(size=(150, 2)), np.arange(150) % 3
+    model = IFlow(**BRIEF, prior=prior).fit(x, u)
+    for call in (lambda: model.score_samples(x[:2], [1, 77]), lambda: model.sample(2, u=77)):
+        with pytest.raises(DataError, match="77"):
+            call()
+    for call in (lambda: model.score(x[:2], [1, 2, 0]), lambda: model.sample(3, u=[1, 2])):
+        with pytest.raises(DataError, match="3"):
+            call()
