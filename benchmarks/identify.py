@@ -12,6 +12,7 @@ ground truth. One line of JSON per run, then tables. Every fit runs on one threa
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,12 +35,12 @@ def noise(rows, random_state):
 
 
 SIMULATED = {
-    "linear sparse": lambda rows, seed: make_pdgmm(rows, n=N, layers=1, random_state=seed),
-    "pdGMM": lambda rows, seed: make_pdgmm(rows, n=N, random_state=seed),
-    "segments": lambda rows, seed: make_segments(rows, n=N, segments=20, random_state=seed),
-    "linear GMM": lambda rows, seed: make_gmm(rows, n=N, layers=1, random_state=seed),
-    "GMM": lambda rows, seed: make_gmm(rows, n=N, random_state=seed),
-    "noise": lambda rows, seed: noise(rows, seed),
+    "linear sparse": partial(make_pdgmm, n=N, layers=1),
+    "pdGMM": partial(make_pdgmm, n=N),
+    "segments": partial(make_segments, n=N, segments=20),
+    "linear GMM": partial(make_gmm, n=N, layers=1),
+    "GMM": partial(make_gmm, n=N),
+    "noise": noise,
 }
 REAL = {"sachs": load_sachs, "digits": load_digits, "mnist": load_mnist}
 METHODS = baselines(N) | {
@@ -83,7 +84,7 @@ def run(kind, name, method, seed, seconds):
 
 
 def simulated(name, method, seed, seconds):
-    s = SIMULATED[name](2 * ROWS, seed)
+    s = SIMULATED[name](2 * ROWS, random_state=seed)
     x, new, u = s.x[:ROWS], s.x[ROWS:], None if s.u is None else s.u[:ROWS]
     if method == "Identify":
         model = Identify(random_state=seed, verbose=0, seconds=seconds).fit(x, u)

@@ -46,7 +46,7 @@ def test_a_tally_counts_the_verdicts(sweep, frame):
         assert tally.beats == (own["against_baselines"] == "beats the baselines").sum()
         assert tally.compared == tally.faced == 17
         assert f"beats every trivial baseline in {tally.beats} of 17" in tally.words
-        assert f"s published in {tally.same}" in tally.words
+        assert (f"s published in {tally.same}" in tally.words) == (tally.same > 0)
     assert "PDGMM" in Reader(short(sweep).body).words
     assert short(Sweep(RECIPE, [])) is None
 
