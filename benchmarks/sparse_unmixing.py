@@ -50,7 +50,7 @@ def main() -> None:
             row |= {"seconds": time.process_time() - started, "mcc": mcc(z, latents)}
             row["below the best affine map"] = best - row["mcc"]
             results.add(row | ({"verified": model.n_found_ / z.shape[1]} if model is sparse else {}))
-    print(summary(results.frame(), ["n", "method"]).to_string())
+    print(summary(results.frame().drop(columns=["k", "delta"]), ["n", "method"]).to_string())
 
 
 if __name__ == "__main__":
