@@ -44,9 +44,6 @@ def test_an_exception_is_recorded_in_one_line_and_the_others_go_on(folder, log):
     assert records[1].error == "ValueError: no rank in 'x.csv' at y or z, 1/2"
     assert records[1].metrics == {}
     assert records[0].error is None
-
-
-def test_a_long_error_is_cut():
     assert len(error_in_one_line(ValueError("long " * 100))) == 300
     assert error_in_one_line(KeyboardInterrupt()) == "KeyboardInterrupt"
 
@@ -89,22 +86,19 @@ def test_a_task_skips_runs_that_were_finished_since_the_sweep_began(folder, log)
     assert again.unfinished() == [requested[1], requested[2]]
 
 
-def _batch(log, runs, device):
+def _batch(log, fails, runs, device):
     note(log, "batch", "-".join(str(run.seed) for run in runs), 0)
+    if fails:
+        raise MemoryError("too many")
     return [Measurement({"seed": float(run.seed), "count": float(len(runs))}) for run in runs]
 
 
-def _no_batch(log, runs, device):
-    note(log, "batch", "-".join(str(run.seed) for run in runs), 0)
-    raise MemoryError("too many")
-
-
 def test_a_batch_is_measured_at_once_and_one_by_one_if_that_fails(folder, log):
-    for function, statuses in ((_batch, ["done"] * 3), (_no_batch, ["done", "failed", "done"])):
-        batch = BatchMeasure(lambda run: "all", partial(function, log))
+    for fails, statuses, count in ((False, ["done"] * 3, 3.0), (True, ["done", "failed", "done"], None)):
+        batch = BatchMeasure(lambda run: "all", partial(_batch, log, fails))
         records = records_of(task(runs(3), fails_at_1(log), folder, batch=batch))
         assert [r.status for r in records] == statuses
-        assert [r.metrics.get("count") for r in records] == ([3.0] * 3 if function is _batch else [None] * 3)
+        assert [r.metrics.get("count") for r in records] == [count] * 3
     assert noted(log, "batch") == ["0-1-2"] * 2
-    alone = records_of(task((one_run(0),), logged(log), folder, batch=BatchMeasure(lambda run: "all", _batch)))
+    alone = records_of(task((one_run(0),), logged(log), folder, batch=batch))
     assert contents(alone) == expected([one_run(0)])

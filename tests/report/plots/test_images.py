@@ -169,14 +169,11 @@ def test_data_frames_reach_the_model_as_data_frames_and_decoded_images_are_drawn
 @pytest.mark.parametrize(
     ("draw", "word"),
     [
-        (lambda: plot_cluster_samples(Linear(), ROWS, samples=0), "samples"),
         (lambda: plot_cluster_samples(Linear(), ROWS, most=1.5), "most"),
         (lambda: plot_cluster_samples(Linear(), facet=0), "facet"),
-        (lambda: plot_reconstructions(Sampler(), ROWS), "transform"),
         (lambda: plot_reconstructions(Linear(), ROWS, pairs=0), "pairs"),
         (lambda: plot_traversal(Sampler(), ROWS), "transform"),
         (lambda: plot_traversal(Linear(), ROWS, latents=[2]), "latents"),
-        (lambda: plot_traversal(Linear(), ROWS, latents=[]), "latents"),
         (lambda: plot_traversal(Linear(), ROWS, steps=1), "steps"),
         (lambda: plot_traversal(Linear(), ROWS, row=100), "row"),
         (lambda: plot_traversal(Linear(), ROWS, span=(0.9, 0.1)), "span"),
