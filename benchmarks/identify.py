@@ -2,7 +2,6 @@
 
     python benchmarks/identify.py [--simulated pdGMM GMM] [--real sachs digits mnist] [--methods Identify] [--seeds 3]
                                   [--minutes 10] [--jobs J]
-    python benchmarks/identify.py --read results.jsonl
 
 Six simulators, 5 latents, 4000 rows; MCC is that of 4000 new rows, compared with every single method with its defaults
 and the trivial baselines. Then real tables, a fifth of whose rows (at most 2000) are held out: two runs with different
@@ -13,7 +12,6 @@ ground truth. One line of JSON per run, then tables. Every fit runs on one threa
 import json
 import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -62,7 +60,6 @@ def summary_of(model):
         "expected": model.expected_mcc_,
         "seed_agreement": float(np.mean([t.seed_agreement for t in model.latent_reports_])),
         "split_half_agreement": float(np.mean([t.split_half_agreement for t in model.latent_reports_])),
-        "reasons": list(model.reasons_),
         "tried": {t.name: [t.gain, t.error, t.agreement, t.seconds, t.note] for t in model.candidates_},
     }
 
@@ -153,11 +150,7 @@ def main():
     parser.add_argument("--real", nargs="*", choices=REAL, default=[])
     choose(parser, "--methods", ["Identify", *METHODS])
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--read")
     args = parse(parser)
-    if args.read:
-        tables([json.loads(line) for line in Path(args.read).read_text().splitlines()])
-        return
     with parallel_config("loky", n_jobs=args.jobs, inner_max_num_threads=1):
         lines = Parallel(batch_size=1)(delayed(run)(*job) for job in jobs_of(args))
     sys.stdout.flush()

@@ -143,10 +143,8 @@ def test_the_published_numbers_are_those_of_the_paper():
     """A few of each, looked up by hand."""
     numbers = {(r.name, p.setting, p.method, p.metric): p.mean for r in RECIPES.values() for p in r.published}
     two = "published: TwoStage"
-    assert numbers["xu2026/table1", "n=40", two, "mcc"] == 0.94
     assert numbers["xu2026/table1", "rho=1var", two, "stage1_r2"] == 0.75
     assert numbers["xu2026/table8-ablation", "rho=1var", "published: groups known", "mcc"] == 0.86
     assert numbers["xu2026/shd", "n=10", two, "delta_shd"] == 2.4
     assert numbers["xu2026/misspecified", "sigmoid, layers=3", two, "mcc"] == 0.6
-    assert numbers["kivva/table2", "parallelograms 3", "published: VaDE", "dist"] == 0.578
     assert numbers["kivva/table3-mnist", "Arch 1", "published: MFCVAE, leaky ReLU", "weak"] == 0.94

@@ -142,19 +142,6 @@ def test_a_filter_and_a_switch_act_on_all_tables(visit, path):
     assert keys(page, TALL, 1) == []
 
 
-def test_a_name_in_the_legend_highlights_its_series(visit, small):
-    page = visit(small)
-    button = page.locator("#parameters .legend button", has_text="PDGMM")
-    opacity = "([name]) => getComputedStyle(document.querySelector(`g[data-series='${name}']`)).opacity"
-    assert page.evaluate(opacity, ["method VaDE"]) == "1"
-    button.click()
-    assert button.get_attribute("aria-pressed") == "true"
-    assert page.evaluate(opacity, ["method PDGMM"]) == "1"
-    assert float(page.evaluate(opacity, ["method VaDE"])) < 0.3
-    button.click()
-    assert page.evaluate(opacity, ["method VaDE"]) == "1"
-
-
 def test_all_images_load(visit, path):
     page = visit(path)
     page.eval_on_selector_all("details", "all => all.forEach(d => d.open = true)")
@@ -262,6 +249,17 @@ def test_the_page_is_readable_without_its_script(visit, small):
     page = visit(small, java_script_enabled=False)
     assert page.locator("#scheme").is_hidden()
     assert page.locator(f"{TALL} tbody tr").count() == 40
+
+
+def test_a_name_in_the_legend_highlights_its_series(visit, small):
+    page = visit(small)
+    button = page.locator("#parameters .legend button", has_text="PDGMM")
+    opacity = "n => Number(getComputedStyle(document.querySelector(`g[data-series='method ${n}']`)).opacity)"
+    for pressed in (False, True, False):
+        assert button.get_attribute("aria-pressed") == str(pressed).lower()
+        assert page.evaluate(opacity, "PDGMM") == 1
+        assert (page.evaluate(opacity, "VaDE") < 0.3) == pressed
+        button.click()
 
 
 @pytest.fixture(scope="module", params=["columns", "pictures"])
