@@ -51,9 +51,9 @@ def test_doubts_leave_nothing_certified(given, check, verdict, if_undecided_hold
 @pytest.mark.parametrize(("full_rank", "level"), [(True, Level.NONE), (False, Level.BLOCKS)])
 def test_fewer_directions_are_degenerate_under_a_full_rank_mixture(full_rank, level):
     """A standard deviation of 0.03 counts as zero only where latents may be inactive."""
-    flat = Mixture([0.5, 0.5], [[0, 0], [3, 1]], [[1, 0.03**2], [1, 1]])
+    narrow = Mixture([0.5, 0.5], [[0, 0], [3, 1]], [[1, 0.03**2], [1, 1]])
     given = {"full_rank": full_rank, "skewed": False, "injective": True}
-    assert certificate_of(Stability(np.ones((2, 2))), flat, np.zeros((2, 2), bool), **given).level == level
+    assert certificate_of(Stability(np.ones((2, 2))), narrow, np.zeros((2, 2), bool), **given).level == level
 
 
 def test_rare_components_are_left_out():
