@@ -83,7 +83,10 @@ def test_unfinished_files_are_removed(folder):
     kept = written(folder, [0])
     (kept.records / ".x.json.abc.part").write_text("{")
     assert len(read_records(folder)) == 1
-    kept.remove_unfinished_files()
+    token = kept.begin()
+    assert kept.has_token(token)
+    assert not kept.has_token(kept.begin()[:5])
+    assert not kept.has_token(token)
     assert files(folder) == ["cells", f"cells/{one_run(0).key}.json"]
 
 
