@@ -1,6 +1,5 @@
 """Files are written all or nothing, and damaged or foreign files are refused."""
 
-import json
 import os
 import pickle
 import struct
@@ -133,14 +132,6 @@ def test_a_generator_as_random_state_is_left_out(path, model):
     model.fit(np.random.default_rng(0).normal(size=(50, 3)))
     save(model, path)
     assert load(path).random_state is None
-
-
-def test_the_header_names_class_and_versions(path, model):
-    save(model, path)
-    header = files.read(path, "model").header
-    assert header["class"] == "VAE"
-    assert set(header["versions"]) == {"identifiable", "torch", "numpy", "scikit-learn", "python"}
-    json.dumps(header)
 
 
 def test_saving_to_a_missing_folder_is_refused(tmp_path, model):
