@@ -58,21 +58,20 @@ def test_a_failed_write_keeps_the_old_file_and_adds_no_other(path, monkeypatch):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_every_flipped_bit_is_detected(path):
+def test_a_flipped_bit_in_any_byte_is_detected(path):
     files.write(path, "note", {"a": 1}, {"w": torch.arange(5.0)})
     content = path.read_bytes()
     for position in range(len(content)):
-        for bit in (0, 3, 7):
-            damaged = bytearray(content)
-            damaged[position] ^= 1 << bit
-            path.write_bytes(damaged)
-            try:
-                back = files.read(path, "note")
-            except DamagedFileError:
-                continue
-            # Other changes affect only white space or the order of the JSON header.
-            assert back.header == {"a": 1}
-            assert torch.equal(back.tensors["w"], torch.arange(5.0))
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << position % 8
+        path.write_bytes(damaged)
+        try:
+            back = files.read(path, "note")
+        except DamagedFileError:
+            continue
+        # Other changes affect only white space or the order of the JSON header.
+        assert back.header == {"a": 1}
+        assert torch.equal(back.tensors["w"], torch.arange(5.0))
 
 
 def test_every_truncation_is_detected(path):

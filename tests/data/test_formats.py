@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
@@ -17,6 +17,8 @@ from table_writers import (
     ARRAY_WRITERS,
     FRAME_WRITERS,
     NUMBERS,
+    bits,
+    quick,
     write_csv,
     write_npy,
     write_npz,
@@ -24,15 +26,9 @@ from table_writers import (
     write_text,
 )
 
-quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
 finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
 
 matrices = hnp.arrays(np.float64, st.tuples(st.integers(2, 6), st.integers(1, 4)), elements=finite)
-
-
-def bits(x):
-    return x.dtype, x.shape, np.ascontiguousarray(x).tobytes()
 
 
 @pytest.mark.parametrize("how", FRAME_WRITERS)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
@@ -12,8 +12,7 @@ from identifiable import DataError
 from identifiable.data import describe, inspect_table, inspection, read_table, table
 from identifiable.data.inspection import TableSummary
 from identifiable.data.sample import Sample
-
-quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+from table_writers import quick
 
 
 @pytest.fixture

@@ -5,19 +5,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from identifiable.data import inspect_table, table
 from identifiable.data.table import TableReader, read_table
 from identifiable.errors import DataError
-from table_writers import FRAME_WRITERS, MIXED, NUMBERS, write_csv, write_npy, write_parquet
-
-quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def bits(x):
-    return x.dtype, x.shape, np.ascontiguousarray(x).tobytes()
+from table_writers import FRAME_WRITERS, MIXED, NUMBERS, bits, quick, write_csv, write_npy, write_parquet
 
 
 @pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float32", "double[pyarrow]", "Sparse[float]", "object", "str"])
