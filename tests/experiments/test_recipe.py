@@ -73,9 +73,10 @@ def test_a_record_is_read_back_as_written():
 def test_published_numbers_are_read_from_a_file(tmp_path):
     file = tmp_path / "paper.csv"
     file.write_text(
-        "recipe,setting,method,metric,mean,sd\na/b,s,published: A,mcc,0.9,0.1\na/b,t,B,mcc,0.8,\nc,s,A,mcc,1,\n"
+        "recipe,setting,method,metric,mean,sd,compare_with\n"
+        "a/b,s,published: A,mcc,0.9,0.1,A;PCA\na/b,t,B,mcc,0.8,,\nc,s,A,mcc,1,,\n"
     )
-    assert read_published(file, "a/b", {"published: A": ("A", "PCA")}) == (
+    assert read_published(file)["a/b"] == (
         Published("s", "published: A", "mcc", 0.9, 0.1, ("A", "PCA")),
         Published("t", "B", "mcc", 0.8),
     )

@@ -75,8 +75,8 @@ def run_demo(
     models: dict[str, LatentModel] = {}
     records = []
     for run in runs:
-        with console.status(f"fitting {run.method}"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RecoveryWarning)  # the table contains the agreement
+        quiet = warnings.catch_warnings(action="ignore", category=RecoveryWarning)  # the table contains the agreement
+        with console.status(f"fitting {run.method}"), quiet:
             fitted = fit(run, sample, "auto")
         models[run.method] = fitted.model
         records.append(Record(run, DONE, fitted.seconds, recovered(run, fitted, new).metrics))

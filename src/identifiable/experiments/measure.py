@@ -16,8 +16,7 @@ import copy
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import combinations
@@ -45,13 +44,7 @@ NEW_DATA = 1_000_003  # added to the seed of a run for its new rows
 MOST_PIXELS = 1024  # given to a linear method
 DECIMALS = 3  # of the arrays in a record
 SIMULATORS: Mapping[str, Callable[..., Sample]] = {
-    "pdgmm": data.make_pdgmm,
-    "segments": data.make_segments,
-    "tcl": data.make_tcl,
-    "gmm": data.make_gmm,
-    "pinwheel": data.make_pinwheel,
-    "parallelograms": data.make_parallelograms,
-    "balls": data.make_balls,
+    source.name: getattr(data, source.loader) for source in data.catalogue() if source.loader.startswith("make_")
 }
 IMAGES: Mapping[str, Callable[..., Sample]] = {"mnist": data.load_mnist, "cifar10": data.load_cifar10}
 FITTED_IN_BATCH = ("TwoStage",)  # estimators whose `fit_many` is faster on a GPU, and gives what `fit` gives
@@ -128,7 +121,7 @@ def measure(run: Run, device: str = "auto") -> Measurement:
     >>> sorted(measure(run, "cpu").metrics)
     ['mcc', 'r2', 'score', 'seconds']
     """
-    with _without_recovery_warnings():
+    with warnings.catch_warnings(action="ignore", category=RecoveryWarning):  # the record contains their agreement
         return EXPERIMENTS[run.experiment](run, device)
 
 
@@ -144,7 +137,7 @@ def group(run: Run) -> str | None:
 
 def measure_batch(runs: Sequence[Run], device: str = "auto") -> list[Measurement]:
     """Measure the runs of one group: fit all in one batch (`fit_many`), then compute the metrics of each."""
-    with _without_recovery_warnings():
+    with warnings.catch_warnings(action="ignore", category=RecoveryWarning):  # the record contains their agreement
         started = time.perf_counter()
         how, samples = runs[0].how, [make_data(run) for run in runs]
         model: Any = _build(runs[0], how, samples[0][0], device)
@@ -274,7 +267,8 @@ def minimisers(run: Run, device: str) -> Measurement:
     from identifiable.theory.exact_likelihood import Grid, draws, search
 
     started = time.perf_counter()
-    grid = Grid(**{k: _exact(v) for k, v in run.values["grid"].items()})
+    values = run.values["grid"].items()
+    grid = Grid(**{k: tuple(map(Fraction, v)) if isinstance(v, (list, tuple)) else v for k, v in values})
     found = search(grid, draws(grid, run.values["models"], run.seed))
     weak = [r for r in found if r.truth.f.injectivity != "none"]
     gaps = [r.other_prior for r in weak]
@@ -385,27 +379,10 @@ def _correlation(z: FloatArray, found: FloatArray) -> list[Any]:
     return _rounded(np.abs(correlation_matrix(z, found))[:, order])
 
 
-def _exact(value: Any) -> Any:
-    return tuple(map(Fraction, value)) if isinstance(value, (list, tuple)) else value
-
-
 def _rounded(values: Any) -> list[Any]:
     return np.round(np.asarray(values, dtype=np.float64), DECIMALS).tolist()
 
 
-@contextmanager
-def _without_recovery_warnings() -> Iterator[None]:
-    """Hide the warning that restarts disagree: the record contains their agreement."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RecoveryWarning)
-        yield
-
-
 EXPERIMENTS: Mapping[str, Callable[[Run, str], Measurement]] = {
-    "recovery": recovery,
-    "independent": independent,
-    "blocks": blocks,
-    "graph": graph,
-    "agreement": agreement,
-    "minimisers": minimisers,
+    experiment.__name__: experiment for experiment in (recovery, independent, blocks, graph, agreement, minimisers)
 }

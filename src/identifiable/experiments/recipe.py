@@ -75,28 +75,19 @@ class Published:
     compare_with: tuple[str, ...] = ()
 
 
-def read_published(
-    file: Path, recipe: str, compare_with: Mapping[str, tuple[str, ...]] | None = None
-) -> tuple[Published, ...]:
-    """Read the published numbers of a recipe from a CSV file with columns recipe, setting, method, metric, mean, sd.
+def read_published(file: Path) -> dict[str, tuple[Published, ...]]:
+    """Read the published numbers of each recipe from a CSV file.
 
-    Parameters
-    ----------
-    compare_with : `Published.compare_with` of each published method.
+    Its columns are recipe, setting, method, metric, mean, sd (may be empty) and compare_with: names, separated by ";".
     """
+    found: dict[str, tuple[Published, ...]] = {}
     with file.open(encoding="utf-8", newline="") as f:
-        return tuple(
-            Published(
-                row["setting"],
-                row["method"],
-                row["metric"],
-                float(row["mean"]),
-                float(row["sd"]) if row["sd"] else None,
-                (compare_with or {}).get(row["method"], ()),
-            )
-            for row in csv.DictReader(f)
-            if row["recipe"] == recipe
-        )
+        for row in csv.DictReader(f):
+            sd = float(row["sd"]) if row["sd"] else None
+            compare_with = tuple(filter(None, row["compare_with"].split(";")))
+            number = Published(row["setting"], row["method"], row["metric"], float(row["mean"]), sd, compare_with)
+            found[row["recipe"]] = (*found.get(row["recipe"], ()), number)
+    return found
 
 
 @dataclass(frozen=True)

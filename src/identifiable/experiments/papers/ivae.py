@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from identifiable.experiments.recipe import BASELINES, Method, Published, QuickOverrides, Recipe, Setting
+from identifiable.experiments.recipe import BASELINES, Method, QuickOverrides, Recipe, Setting
 
 PAPER = "Khemakhem, Kingma & Hyvärinen (AISTATS 2020)"
 BASE: dict[str, Any] = {"law": "segments", "segments": 40, "segment_rows": 1000, "n": 5}
@@ -53,10 +53,6 @@ RECIPES = (
             Setting("n=5, three matrices", BASE | {"d": 5, "reuse": False}),
         ),
         seeds=5,
-        published=(
-            Published("n=5", "published: iVAE, at least", "mcc", 0.95, compare_with=("IVAE (u)",)),
-            Published("n=5", "the authors' code, run by us", "mcc", 0.927),
-        ),
         axes=("n",),
         notes="The figure shows curves, not numbers; its text says above .95 for the best configuration at n = 5. The "
         "authors' code gives .927 on its own data set, and .56, .80, .46 on three others of the same distribution.",

@@ -1,12 +1,10 @@
 """Kivva, Rajendran, Ravikumar & Aragam: deep generative models without auxiliary information (NeurIPS 2022)."""
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from identifiable.experiments.recipe import BASELINES, NET, Method, QuickOverrides, Recipe, Setting, read_published
+from identifiable.experiments.recipe import BASELINES, NET, Method, QuickOverrides, Recipe, Setting
 
-_published = partial(read_published, Path(__file__).with_suffix(".csv"))
 PAPER = "Kivva, Rajendran, Ravikumar & Aragam (NeurIPS 2022)"
 SHAPES: dict[str, Any] = {"rows": 5000, "new_rows": 5000, "latents": 2, "runs": 5}
 EPOCH = 5000 // 128
@@ -64,7 +62,6 @@ RECIPES = (
         methods={"exact likelihood": Method("")},
         metrics=("unique", "gap"),
         seeds=3,
-        published=_published("kivva/figure1"),
         notes="unique: share of the weakly injective models whose minimisers are all equivalent to the truth. gap: the "
         "median over models of the smallest divergence of another distribution of the latents. No baseline applies.",
         smaller=QuickOverrides(values={"models": 5, "grid": COARSE}),
@@ -74,7 +71,6 @@ RECIPES = (
         title="A pinwheel",
         source=f"{PAPER}, figure 2",
         settings=(Setting("pinwheel", {"law": "pinwheel"} | SHAPES),),
-        published=_published("kivva/figure2", {"published: VaDE": tuple(VADE)}),
         notes="The names of weak and strong are exchanged in print. With as many columns as latents, weak MCC of any "
         "two linear maps of x is 1: look at dist.",
     ),
@@ -85,7 +81,6 @@ RECIPES = (
         settings=tuple(
             Setting(f"parallelograms {i}", {"law": "parallelograms", "draw": i} | SHAPES) for i in (1, 2, 3)
         ),
-        published=_published("kivva/table2", {"published: VaDE": tuple(VADE)}),
         notes="The paper's three data sets are not known; each number and seed gives another one here.",
     ),
     Recipe(
@@ -104,14 +99,6 @@ RECIPES = (
         },
         metrics=("weak", "strong"),
         seeds=1,
-        published=_published(
-            "kivva/table3-mnist",
-            {
-                "published: MFCVAE, ReLU": ("MFCVAE, ReLU",),
-                "published: MFCVAE, leaky ReLU": ("MFCVAE, leaky ReLU", "MFCVAE, leaky ReLU, linear start"),
-                "published: iVAE, leaky ReLU": ("iVAE, leaky ReLU",),
-            },
-        ),
         notes="iVAE is given the digit. Agreement is not recovery: x agrees with itself.",
         smaller=QuickOverrides(
             settings=("Arch 1",),
