@@ -200,8 +200,8 @@ def em_mixture(rows: Array, components: int, seed: int, *, max_iter: int = 100, 
             "Lower n_components."
         )
     require_time()
-    with warnings.catch_warnings(), config_context(array_api_dispatch=False):
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    quiet = warnings.catch_warnings(action="ignore", category=ConvergenceWarning)
+    with quiet, config_context(array_api_dispatch=False):
         found = GaussianMixture(components, max_iter=max_iter, reg_covar=floor, random_state=seed).fit(rows)
     return Mixture(found.weights_, found.means_, found.covariances_)
 

@@ -7,20 +7,14 @@ from identifiable.experiments.recipe import BASELINES, Method, QuickOverrides, R
 
 PAPER = "Khemakhem, Kingma & Hyvärinen (AISTATS 2020)"
 BASE: dict[str, Any] = {"law": "segments", "segments": 40, "segment_rows": 1000, "n": 5}
-GIVEN_U = {
-    "SegmentUnmixing (u)": Method("SegmentUnmixing"),
-    "IFlow (u)": Method("IFlow"),
-    "IVAE (u)": Method("IVAE"),
-}
+GIVEN_U = {f"{name} (u)": Method(name) for name in ("SegmentUnmixing", "IFlow", "IVAE")}
 VAE = {"VAE": Method("VAE", {"n_restarts": 2})}
 WITHOUT_U = VAE | {name: Method(name, {"n_restarts": 2}) for name in ("BetaVAE", "BetaTCVAE")}
 BITS: dict[str, Any] = {"likelihood": "bernoulli"}
 QUICK: dict[str, dict[str, Any]] = {
     "IFlow (u)": {"max_steps": 600},
     "IVAE (u)": {"max_steps": 800},
-    "VAE": {"max_steps": 400},
-    "BetaVAE": {"max_steps": 400},
-    "BetaTCVAE": {"max_steps": 400},
+    **{name: {"max_steps": 400} for name in WITHOUT_U},
 }
 
 _recipe = partial(

@@ -33,14 +33,8 @@ GIVEN_U: dict[str, Any] = {"family": "gaussian", "max_steps": 8000, "batch_size"
 MFCVAE: dict[str, Any] = {"n_components": 25, "facets": 1} | BITS
 FREE: dict[str, Any] = {"init": "random", "first_beta": 0.1, "max_steps": 16_000}
 HELD: dict[str, Any] = {"init": "linear", "pretrain_steps": 1000, "max_steps": 8000}
-COARSE: dict[str, Any] = {
-    "alpha": [-1, 0, 1],
-    "beta": [-1, 0, 1],
-    "pi": [-1, 0, 1],
-    "mu": [-2, -1, 0, 1, 2],
-    "parts": 3,
-    "step": 0.2,
-}
+COARSE: dict[str, Any] = {name: [-1, 0, 1] for name in ("alpha", "beta", "pi")}
+COARSE |= {"mu": [-2, -1, 0, 1, 2], "parts": 3, "step": 0.2}
 
 _shapes = partial(
     Recipe,
