@@ -13,13 +13,12 @@ from rich.panel import Panel
 from rich.table import Table
 
 from identifiable.agreement.stability import THRESHOLDS
-from identifiable.data.latents import MaskedSCM
 from identifiable.data.sample import Sample
 from identifiable.data.simulators import make_pdgmm
 from identifiable.errors import RecoveryWarning, join_few
 from identifiable.estimators import PDGMM, SparseUnmixing
 from identifiable.estimators.base import LatentModel
-from identifiable.experiments.measure import fit, make_data, recovered
+from identifiable.experiments.measure import fit, make_data, recovered, sparse_latents
 from identifiable.experiments.recipe import BASELINES, DONE, Method, QuickOverrides, Recipe, Record, Setting
 from identifiable.experiments.summary import per_run
 from identifiable.metrics import match, mcc
@@ -140,9 +139,7 @@ def _findings(model: PDGMM) -> str:
 
 def _pattern_accuracy(model: PDGMM, new: Sample) -> str:
     """Compare the patterns of activity with the true ones."""
-    assert new.source is not None
-    latents = new.source.latents
-    assert isinstance(latents, MaskedSCM)
+    latents = sparse_latents(new)
     masks, order = latents.masks.numpy(), match(np.asarray(new.z), model.transform(new.x)).permutation
     correct = (model.active(new.x)[:, order] == masks[new.component]).all(1).mean()
     return (

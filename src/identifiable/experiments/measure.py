@@ -167,7 +167,7 @@ def recovered(run: Run, fitted: Fit, new: Sample) -> Measurement:
     if np.isfinite(score := model.score(x)):
         metrics["score"] = score
     if run.values.get("theta"):
-        metrics["mcc_sparse"] = mcc(new.z @ _sparse_latents(new).rotation.numpy().T, found)
+        metrics["mcc_sparse"] = mcc(new.z @ sparse_latents(new).rotation.numpy().T, found)
     if isinstance(model, TwoStage):
         code = model.stage1_transform(x)
         metrics |= {"stage1_r2": r2(code, new.z), "stage1_mcc": mcc(new.z, code)}
@@ -182,7 +182,7 @@ def independent(run: Run, device: str) -> Measurement:
     """Measure the fit also on rows with independent latents: the same masks and mixing, without the edges."""
     sample, new = make_data(run)
     fitted = fit(run, sample, device)
-    latents = copy.deepcopy(_sparse_latents(new))
+    latents = copy.deepcopy(sparse_latents(new))
     latents.adjacency.zero_()
     latents.transfer.copy_(torch.eye(len(latents.transfer)))
     assert isinstance(new.source, Simulator)
@@ -217,7 +217,7 @@ def graph(run: Run, device: str) -> Measurement:
 
     sample, _ = make_data(run)
     fitted = fit(run, sample, device)
-    latents = _sparse_latents(sample)
+    latents = sparse_latents(sample)
     assert sample.source is not None
     rows = sample.source.unmasked().sample(GRAPH_ROWS, random_state=run.seed + NEW_DATA)
     assert rows.z is not None
@@ -267,8 +267,8 @@ def minimisers(run: Run, device: str) -> Measurement:
     from identifiable.theory.exact_likelihood import Grid, draws, search
 
     started = time.perf_counter()
-    values = run.values["grid"].items()
-    grid = Grid(**{k: tuple(map(Fraction, v)) if isinstance(v, (list, tuple)) else v for k, v in values})
+    given: dict[str, Any] = run.values["grid"]
+    grid = Grid(**given | {k: tuple(map(Fraction, v)) for k, v in given.items() if isinstance(v, (list, tuple))})
     found = search(grid, draws(grid, run.values["models"], run.seed))
     weak = [r for r in found if r.truth.f.injectivity != "none"]
     gaps = [r.other_prior for r in weak]
@@ -329,7 +329,8 @@ def _build(run: Run, how: Method, sample: Sample, device: str, restarts: int | N
     return model
 
 
-def _sparse_latents(sample: Sample) -> MaskedSCM:
+def sparse_latents(sample: Sample) -> MaskedSCM:
+    """Return the distribution of latents that are inactive in some rows, from which a sample was drawn."""
     assert isinstance(sample.source, Simulator)
     assert isinstance(sample.source.latents, MaskedSCM)
     return sample.source.latents

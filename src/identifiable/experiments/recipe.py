@@ -128,19 +128,15 @@ class Run:
         >>> Run("xu2026/table1", "full", "recovery", "n = 5", {"n": 5}, "PCA", BASELINES["PCA"], 0).key[:16]
         'xu2026-table1-n-'
         """
-        everything = json.dumps(self.to_json(), sort_keys=True)
+        everything = json.dumps(asdict(self), sort_keys=True)
         readable = "-".join(
             "".join(c if c.isascii() and c.isalnum() else " " for c in f"{self.recipe} {self.setting}").split()
         )
         return f"{readable[:60]}-{self.seed}-{hashlib.sha256(everything.encode()).hexdigest()[:16]}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the run as a JSON tree."""
-        return asdict(self)
-
     @classmethod
     def of_json(cls, tree: Mapping[str, Any]) -> "Run":
-        """Return the run that `to_json` wrote."""
+        """Return the run of a JSON tree, which `asdict` makes."""
         return cls(**{**{name: tree[name] for name in cls.__dataclass_fields__}, "how": _method(tree["how"])})
 
 

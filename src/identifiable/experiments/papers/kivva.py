@@ -98,10 +98,8 @@ RECIPES = (
             settings=("Arch 1",),
             values={"rows": 600, "new_rows": 400, "runs": 2},
             params={
-                "MFCVAE, leaky ReLU": {"max_steps": 20},
-                "MFCVAE, ReLU": {"max_steps": 20},
+                **{name: {"max_steps": 20} for name in ("MFCVAE, leaky ReLU", "MFCVAE, ReLU", "iVAE, leaky ReLU")},
                 "MFCVAE, leaky ReLU, linear start": {"pretrain_steps": 10, "max_steps": 20},
-                "iVAE, leaky ReLU": {"max_steps": 20},
             },
         ),
     ),

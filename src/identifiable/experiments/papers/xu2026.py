@@ -59,12 +59,8 @@ FULL_RANK: dict[str, Any] = {"law": "gmm", "rows": ROWS, "n": 10, "layers": 10, 
 SPARSITY = (1e3, 1e2, 10.0, 1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5)
 RATES = (1e-2, 1e-3, 1e-4, 1e-5)
 BLOCKS = ([2, 2, 2, 2, 2], [1, 1, 1, 3, 4], [1, 1, 2, 6])
-WRONG_ASSUMPTIONS: dict[str, dict[str, Any]] = {
-    "exponential": {"noise_law": "exponential"},
-    "gumbel": {"noise_law": "gumbel"},
-    "smooth": {"activation": "smooth"},
-    "sigmoid": {"activation": "sigmoid"},
-}
+WRONG_ASSUMPTIONS = {law: {"noise_law": law} for law in ("exponential", "gumbel")}
+WRONG_ASSUMPTIONS |= {name: {"activation": name} for name in ("smooth", "sigmoid")}
 
 
 def _variant(**params: float) -> Method:
@@ -85,6 +81,7 @@ _recipe = partial(
     seeds=3,
     smaller=_quick(),
 )
+_stage_2 = partial(_recipe, settings=(Setting("n=10", BASE),), metrics=("mcc", "r2"), notes=TWO_STAGE_NOTE)
 RECIPES = (
     _recipe(
         name="xu2026/table1",
@@ -123,29 +120,23 @@ RECIPES = (
         "authors' GPU; stage 1 is not included. Here: the whole fit, on the device in each record.",
         smaller=_quick("n=5", "n=10"),
     ),
-    _recipe(
+    _stage_2(
         name="xu2026/table6-sparsity",
         title="The bound on the mean |z| in stage 2",
         source=f"{PAPER}, table 6",
         question="How much does the published method depend on its sparsity level?",
-        settings=(Setting("n=10", BASE),),
         methods=BASELINES | {f"TwoStage, eps={e:g}": _variant(sparsity=e) for e in SPARSITY},
-        metrics=("mcc", "r2"),
-        notes=TWO_STAGE_NOTE,
         smaller=QuickOverrides(
             values=FEWER_ROWS,
             params={f"TwoStage, eps={e:g}": QUICK_TWO_STAGE if e in (10.0, 1e-2, 1e-4) else None for e in SPARSITY},
         ),
     ),
-    _recipe(
+    _stage_2(
         name="xu2026/table7-rate",
         title="The learning rate of stage 2",
         source=f"{PAPER}, table 7",
         question="How much does the published method depend on its learning rate?",
-        settings=(Setting("n=10", BASE),),
         methods=BASELINES | {f"TwoStage, rate={r:g}": _variant(sparse_rate=r, dual_rate=r / 2) for r in RATES},
-        metrics=("mcc", "r2"),
-        notes=TWO_STAGE_NOTE,
         smaller=QuickOverrides(
             values=FEWER_ROWS,
             params={
