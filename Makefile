@@ -1,6 +1,6 @@
 # make demo   sets everything up and runs the library's main job on embedded data
 # make test   sets everything up and runs linter, type checker and tests
-# make docs   builds the documentation, docs/_build/html/index.html; a warning is an error
+# make docs   builds the documentation, docs/_build/html/index.html, and runs its code; a warning is an error
 PYTHON ?= python3
 TORCH  ?= torch==2.13.0
 JOBS   ?= 3
@@ -11,7 +11,7 @@ demo: .venv/core.stamp
 	$(BIN)/identifiable demo
 
 test: .venv/dev.stamp lint browser
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not docs"
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff check .
@@ -20,6 +20,7 @@ lint: .venv/dev.stamp
 
 docs: .venv/dev.stamp
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -a -E docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -q -m docs tests/test_docs.py tests/test_examples.py
 	@echo "==> docs/_build/html/index.html"
 
 # The HTML pages are tested in chromium, which no Python package brings.

@@ -99,12 +99,11 @@ def run_jobs(function: Callable[..., dict[str, Any]], jobs: Iterable[tuple[Any, 
 
 
 def summary(frame: pd.DataFrame, by: Sequence[str], column: str = "mcc") -> pd.DataFrame:
-    """Return mean, sd and worst of a column over seeds, and what else is known of the fits."""
+    """Return mean, sd and worst of a column over seeds, and the mean of every other number."""
     groups = frame.groupby(list(by), sort=False)
     table = groups[column].agg(mean="mean", sd="std", worst="min")
-    for name in ("seconds", "published", "given u"):
-        if name in frame:
-            table[name] = groups[name].mean()
+    for name in frame.select_dtypes("number").columns.difference([*by, column, "seed"], sort=False):
+        table[name] = groups[name].mean()
     if "status" in frame:
         table["stable"] = groups["status"].apply(lambda status: (status == "stable").sum())
     return table.round(4)

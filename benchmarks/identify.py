@@ -2,7 +2,6 @@
 
     python benchmarks/identify.py [--simulated pdGMM GMM] [--real sachs digits mnist] [--methods Identify] [--seeds 3]
                                   [--minutes 10] [--jobs J]
-    python benchmarks/identify.py --read results.jsonl
 
 Six simulators, 5 latents, 4000 rows; MCC is that of 4000 new rows, compared with every single method with its defaults
 and the trivial baselines. Then real tables, a fifth of whose rows (at most 2000) are held out: two runs with different
@@ -12,7 +11,7 @@ ground truth. One line of JSON per run, then tables. Every fit runs on one threa
 
 import json
 import sys
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -34,12 +33,12 @@ def noise(rows, random_state):
 
 
 SIMULATED = {
-    "linear sparse": lambda rows, seed: make_pdgmm(rows, n=N, layers=1, random_state=seed),
-    "pdGMM": lambda rows, seed: make_pdgmm(rows, n=N, random_state=seed),
-    "segments": lambda rows, seed: make_segments(rows, n=N, segments=20, random_state=seed),
-    "linear GMM": lambda rows, seed: make_gmm(rows, n=N, layers=1, random_state=seed),
-    "GMM": lambda rows, seed: make_gmm(rows, n=N, random_state=seed),
-    "noise": lambda rows, seed: noise(rows, seed),
+    "linear sparse": partial(make_pdgmm, n=N, layers=1),
+    "pdGMM": partial(make_pdgmm, n=N),
+    "segments": partial(make_segments, n=N, segments=20),
+    "linear GMM": partial(make_gmm, n=N, layers=1),
+    "GMM": partial(make_gmm, n=N),
+    "noise": noise,
 }
 REAL = {"sachs": load_sachs, "digits": load_digits, "mnist": load_mnist}
 METHODS = baselines(N) | {
@@ -61,7 +60,6 @@ def summary_of(model):
         "expected": model.expected_mcc_,
         "seed_agreement": float(np.mean([t.seed_agreement for t in model.latent_reports_])),
         "split_half_agreement": float(np.mean([t.split_half_agreement for t in model.latent_reports_])),
-        "reasons": list(model.reasons_),
         "tried": {t.name: [t.gain, t.error, t.agreement, t.seconds, t.note] for t in model.candidates_},
     }
 
@@ -83,7 +81,7 @@ def run(kind, name, method, seed, seconds):
 
 
 def simulated(name, method, seed, seconds):
-    s = SIMULATED[name](2 * ROWS, seed)
+    s = SIMULATED[name](2 * ROWS, random_state=seed)
     x, new, u = s.x[:ROWS], s.x[ROWS:], None if s.u is None else s.u[:ROWS]
     if method == "Identify":
         model = Identify(random_state=seed, verbose=0, seconds=seconds).fit(x, u)
@@ -152,11 +150,7 @@ def main():
     parser.add_argument("--real", nargs="*", choices=REAL, default=[])
     choose(parser, "--methods", ["Identify", *METHODS])
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--read")
     args = parse(parser)
-    if args.read:
-        tables([json.loads(line) for line in Path(args.read).read_text().splitlines()])
-        return
     with parallel_config("loky", n_jobs=args.jobs, inner_max_num_threads=1):
         lines = Parallel(batch_size=1)(delayed(run)(*job) for job in jobs_of(args))
     sys.stdout.flush()

@@ -124,11 +124,7 @@ def certificate(mcc):
         "meaning": "the sparsest representation recovers every latent up to order, sign, scale and shift",
         "blocks": [[0], [1, 2], [3]],
         "checks": [
-            {
-                "name": "mixing",
-                "verdict": "inconclusive",
-                "words": "Assumed: the mixing is injective.",
-            },
+            {"name": "mixing", "verdict": "inconclusive", "words": "Assumed: the mixing is injective."},
             {"name": "genericity", "verdict": "holds", "words": "Components of one rank differ at some common point."},
             {"name": "common basis", "verdict": holds, "sentence": "All supports are spanned by columns of one basis."},
         ],

@@ -9,6 +9,7 @@ import pytest
 import fresh
 from test_docs import DOCS, without_digits
 
+pytestmark = pytest.mark.docs
 SCRIPTS = sorted((DOCS / "examples").glob("*.py"))
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"  # where the real files may be, beside the repository
 PAGE = (DOCS / "examples.md").read_text()

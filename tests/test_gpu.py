@@ -7,7 +7,7 @@ import torch
 from identifiable import PDGMM, VAE, FactorialUnmixing, GMMFlow, SparseUnmixing, TwoStage, VaDE, load, save
 from identifiable.data import load_digits, make_pdgmm, make_segments, make_tcl
 from identifiable.metrics import mcc
-from identifiable.training import Anneal, Constrained, Plan, extragradient, minimise
+from identifiable.training import Anneal, Constrained, Plan, minimise
 
 pytestmark = [
     pytest.mark.gpu,
@@ -144,10 +144,14 @@ def test_a_recorded_extragradient_step_is_the_step():
         net.w = torch.nn.Parameter(torch.zeros(2, 1, device=device))
         given = iter(torch.linspace(2, 4, 200, device=device))
 
-        def objective(batch, net=net):
-            return Constrained((net.w - batch[0]).square().sum(1), net.w - 1)
+        def loss(batch, step, net=net):
+            return Constrained((net.w - batch[0][..., 0]).square().sum(1), net.w - 1)
 
-        history = extragradient(net, objective, lambda given=given: (next(given),), 200, (5e-2, 2e-2))
+        def data(rows, rng, given=given):
+            return (next(given).expand(rows, 1),)
+
+        plan = Plan(200, 1, 5e-2, dual_rate=2e-2, warm_up=0.0, final=1.0, betas=(0.9, 0.999))
+        history = minimise(net, loss, data, plan, capture=True)
         ends.append((net.w.detach().cpu().numpy(), history.multipliers, history.loss, history.gradient))
     for on_cpu, on_gpu in zip(*ends, strict=True):
         np.testing.assert_allclose(on_gpu, on_cpu, rtol=1e-4, atol=1e-4)  # the gradient passes zero

@@ -1,7 +1,7 @@
 """Every recipe runs at a tiny size, includes the trivial baselines, and lists the published numbers."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from identifiable.data import Sample
 from identifiable.experiments import measure as experiments
 from identifiable.experiments.measure import measure
 from identifiable.experiments.papers import RECIPES, find
-from identifiable.experiments.recipe import BASELINES, FIRST_SEED, Record, Run
+from identifiable.experiments.recipe import BASELINES, Record, Run
 
 TINY = {
     "PDGMM": {"max_steps": 4, "extended": False, "depth": 2, "batch_size": 64, "n_restarts": 1},
@@ -29,7 +29,16 @@ TINY = {
     "SparseUnmixing": {"max_rounds": 1},
     "RelaxedVQVAE": {"max_steps": 2, "batch_size": 8, "n_codes": 4, "width": 4},
 }
-SMALL = {"rows": 200, "new_rows": 200, "segment_rows": 40, "latents": 3, "runs": 2, "directions": 2, "models": 1}
+SMALL = {
+    "rows": 200,
+    "new_rows": 200,
+    "segments": 5,
+    "segment_rows": 40,
+    "latents": 3,
+    "runs": 2,
+    "directions": 2,
+    "models": 1,
+}
 NO_BASELINE = {"kivva/figure1"}  # nothing is fitted there
 
 
@@ -122,15 +131,7 @@ def test_recipes_are_consistent(recipe):
     assert len({c.key for c in runs}) == len(runs)
     assert not {c.key for c in runs} & {c.key for c in recipe.runs(quick=True)}
     for run in runs[:3]:
-        assert Run.of_json(json.loads(json.dumps(run.to_json()))).key == run.key
-
-
-def test_seeds_of_a_recipe():
-    recipe = find("xu2026/table1")
-    runs = recipe.runs(seeds=3)
-    assert {c.seed for c in runs if c.method == "PDGMM"} == {FIRST_SEED, FIRST_SEED + 1, FIRST_SEED + 2}
-    assert {c.seed for c in runs if c.method == "TwoStage"} == {FIRST_SEED}  # it runs on fewer seeds
-    assert len({c.setting for c in recipe.runs(quick=True)}) == 17
+        assert Run.of_json(json.loads(json.dumps(asdict(run)))).key == run.key
 
 
 def test_the_error_of_an_unknown_recipe_names_similar_ones():
@@ -142,10 +143,8 @@ def test_the_published_numbers_are_those_of_the_paper():
     """A few of each, looked up by hand."""
     numbers = {(r.name, p.setting, p.method, p.metric): p.mean for r in RECIPES.values() for p in r.published}
     two = "published: TwoStage"
-    assert numbers["xu2026/table1", "n=40", two, "mcc"] == 0.94
     assert numbers["xu2026/table1", "rho=1var", two, "stage1_r2"] == 0.75
     assert numbers["xu2026/table8-ablation", "rho=1var", "published: groups known", "mcc"] == 0.86
     assert numbers["xu2026/shd", "n=10", two, "delta_shd"] == 2.4
     assert numbers["xu2026/misspecified", "sigmoid, layers=3", two, "mcc"] == 0.6
-    assert numbers["kivva/table2", "parallelograms 3", "published: VaDE", "dist"] == 0.578
     assert numbers["kivva/table3-mnist", "Arch 1", "published: MFCVAE, leaky ReLU", "weak"] == 0.94

@@ -23,18 +23,13 @@ def report(records, known=(), verbose=1):
 
 def test_a_line_per_run_without_a_terminal(capsys):
     report(RECORDS[1:], known=RECORDS[:1])
+    report(RECORDS, verbose=0)
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.splitlines() == [
         "2/3  n = 5  A  seed 1  failed: ValueError: no rank  about 1 s left",
         "3/3  n = 5  [B]  seed 2  0.0 s",
     ]
-
-
-def test_silence(capfd):
-    report(RECORDS, verbose=0)
-    printed = capfd.readouterr()
-    assert printed.out + printed.err == ""
 
 
 def test_a_bar_and_the_failures_in_a_terminal(capsys, monkeypatch):

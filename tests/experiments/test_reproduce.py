@@ -28,34 +28,31 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_without_a_name_all_recipes_are_listed():
-    output = call("reproduce").output
-    assert all(name in output for name in RECIPES)
-
-
-def test_a_sweep_writes_a_page_and_a_table(folder):
+def test_a_sweep_writes_a_page_and_a_table_once(folder):
     assert (folder / "report.html").read_text().startswith("<!doctype html>")
     runs = pd.read_csv(folder / "results.csv")
     assert len(runs) == len(find("kivva/figure1").runs(quick=True))
     assert (runs["status"] == "done").all()
     assert runs["unique"].iloc[0] == 1
-
-
-def test_the_repeated_command_computes_nothing(folder):
     before = {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()}
     result = call("reproduce", "kivva/figure1", "--quick", "--jobs", 1, "-o", folder)
     assert result.exit_code == 0
     assert {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()} == before
     assert "smaller version" in " ".join(result.output.split())
+    assert all(name in call("reproduce").output for name in RECIPES)
 
 
-def test_folders_are_merged_into_a_new_one(folder, tmp_path):
-    other = tmp_path / "other"
-    assert call("reproduce", "kivva/figure1", "--quick", "--seeds", 2, "--jobs", 1, "-o", other).exit_code == 0
-    result = call("report", folder, other, "-o", tmp_path / "both")
+def test_folders_are_merged_into_a_new_one_unless_their_recipes_differ(folder, tmp_path):
+    (done,) = read_records(folder)
+    for name, run in (("same", replace(done.run, seed=1)), ("other", find("kivva/table2").runs()[0])):
+        with RunFolder(tmp_path / name).locked():
+            RunFolder(tmp_path / name).write(replace(done, run=run))
+    result = call("report", folder, tmp_path / "same", "-o", tmp_path / "both")
     assert result.exit_code == 0, result.output
     assert len(read_records(tmp_path / "both")) == 2
     assert (tmp_path / "both" / "report.html").exists()
+    with pytest.raises(DataError, match="kivva/figure1, kivva/table2"):
+        sweeps.report([folder, tmp_path / "other"], tmp_path / "mixed")
 
 
 def test_bad_input_is_refused(folder, tmp_path):
@@ -107,12 +104,3 @@ def test_default_folders_and_selected_runs():
     chosen = sweeps.select(recipe, recipe.runs(seeds=1), ["parallelograms 2"], ["PCA", "raw x"])
     assert {(r.setting, r.method) for r in chosen} == {("parallelograms 2", "PCA"), ("parallelograms 2", "raw x")}
     assert sweeps.select(recipe, recipe.runs(), (), ()) == recipe.runs()
-
-
-def test_a_folder_of_two_recipes_is_refused(folder, tmp_path):
-    target = RunFolder(tmp_path)
-    with target.locked():
-        for recipe in ("kivva/figure2", "kivva/table2"):
-            target.write(Record(find(recipe).runs()[0], "done", 1.0))
-    with pytest.raises(DataError, match="kivva/figure2, kivva/table2"):
-        sweeps.report([tmp_path])

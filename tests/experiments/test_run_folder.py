@@ -44,8 +44,6 @@ DAMAGES = [
     lambda text: b"",
     lambda text: text[: len(text) // 2],
     lambda text: b"\xff\xfe" + text,
-    lambda text: b"{}",
-    lambda text: b"[1]",
     lambda text: b"3",
     lambda text: text.replace(b'"done"', b'"perhaps"'),
     lambda text: text.replace(b'"metrics": {', b'"metrics": [{').replace(b'}, "seconds"', b'}], "seconds"'),
@@ -68,43 +66,33 @@ def test_a_damaged_record_is_found_by_its_run(folder, damage):
     assert collect(runs(3), folder).missing == (one_run(1),)
 
 
-def test_damaged_files_are_named_and_left_out_of_the_records(folder):
+def test_damaged_and_unfinished_files_are_left_out_of_the_records(folder):
     kept = written(folder, [0, 1, 2])
     kept.file_of(one_run(1)).write_text("{")
-    (kept.records / "a.json").write_text("no")
+    for name in ("a.json", ".x.json.abc.part"):
+        (kept.records / name).write_text("no")
     with pytest.warns(UserWarning, match=r"a\.json") as caught:
         records = read_records(folder)
     assert one_run(1).key in str(caught[0].message)
     assert len(caught) == 1
     assert sorted(r.run.seed for r in records) == [0, 2]
+    first, last = kept.begin(), kept.begin()
+    assert kept.has_token(last)
+    assert not kept.has_token(first)
+    assert files(folder) == sorted(["cells", "cells/a.json", *(f"cells/{run.key}.json" for run in runs(3))])
 
 
-def test_unfinished_files_are_removed(folder):
-    kept = written(folder, [0])
-    (kept.records / ".x.json.abc.part").write_text("{")
-    assert len(read_records(folder)) == 1
-    token = kept.begin()
-    assert kept.has_token(token)
-    assert not kept.has_token(kept.begin()[:5])
-    assert not kept.has_token(token)
-    assert files(folder) == ["cells", f"cells/{one_run(0).key}.json"]
-
-
-def test_a_folder_without_records_is_refused(tmp_path):
+def test_a_file_and_a_folder_without_records_are_refused(tmp_path):
     assert not is_run_folder(tmp_path)
     for read in (read_records, lambda folder: merge([folder], tmp_path / "into")):
         with pytest.raises(FileNotFoundError, match="nowhere"):
             read(tmp_path / "nowhere")
     assert not (tmp_path / "into").exists()
-
-
-def test_a_file_is_refused_as_folder(tmp_path):
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(NotADirectoryError):
-        RunFolder(file).require_not_a_file()
-    with pytest.raises(NotADirectoryError):
-        merge([], file)
+    for use in (RunFolder(file).require_not_a_file, lambda: merge([], file)):
+        with pytest.raises(NotADirectoryError):
+            use()
 
 
 def test_merged_folders_hold_every_record_once(tmp_path):

@@ -10,14 +10,8 @@ from identifiable.report.experiment_figures import correlation, correlations, pa
 from identifiable.report.sweep import Sweep
 from page_reader import Reader
 
-AXES = {
-    "n": ["5", "10", "20", "40"],
-    "k": ["0", "1", "2", "3"],
-    "layers": ["3", "10", "20"],
-    "rho": ["1 var", "50", "75"],
-    "delta": ["0", "1", "2", "3"],
-    "theta": ["0", "15", "30", "45"],
-}
+USED = {axis: {setting.values[axis] for setting in fake_sweep.RECIPE.settings} for axis in fake_sweep.RECIPE.axes}
+AXES = {axis: [str(v) for v in sorted(found, key=lambda v: (v != "1 var", v))] for axis, found in USED.items()}
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import pytest
 import fake_sweep
 from identifiable.experiments.summary import summarise
 from identifiable.report.experiment_tables import (
+    Tally,
     all_results,
     certificates,
     comparison,
@@ -46,7 +47,6 @@ def test_a_tally_counts_the_verdicts(sweep, frame):
         assert tally.beats == (own["against_baselines"] == "beats the baselines").sum()
         assert tally.compared == tally.faced == 17
         assert f"beats every trivial baseline in {tally.beats} of 17" in tally.words
-        assert f"s published in {tally.same}" in tally.words
     assert "PDGMM" in Reader(short(sweep).body).words
     assert short(Sweep(RECIPE, [])) is None
 
@@ -55,18 +55,13 @@ def test_a_tally_counts_the_verdicts(sweep, frame):
     ("counts", "words"),
     [
         ((1, 0, 0, 1, 1), "Better than published in 1 of 1 settings; beats every trivial baseline in 1 of 1 settings."),
-        ((0, 0, 1, 0, 1), "Worse than published in 1 of 1 settings; beats every trivial baseline in 0 of 1 settings."),
         ((0, 0, 0, 0, 0), "Nothing to compare with."),
         ((1, 0, 2, 0, 0), "Better than published in 1 of 3 settings, worse than published in 2 of 3 settings."),
     ],
 )
-def test_words_of_a_tally(sweep, counts, words):
-    assert (
-        replace(
-            tallies(sweep)[0], **dict(zip(("better", "same", "worse", "beats", "faced"), counts, strict=True))
-        ).words
-        == words
-    )
+def test_words_of_a_tally(counts, words):
+    better, same, worse, beats, faced = counts
+    assert Tally("A", better, same, worse, beats, faced).words == words
 
 
 def test_the_comparison_marks_verdicts_and_the_best_mean(sweep, frame):

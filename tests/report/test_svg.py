@@ -91,12 +91,8 @@ def test_a_strip_has_its_value_runs_and_reference_on_one_scale():
     scale = Scale(0, 10)
     drawing = str(strip(scale, look=MarkStyle(), value=5, spread=1, others=[2, 8], reference=4, words="words"))
     lines = re.findall(r'<line x1="([\d.]+)%" x2="([\d.]+)%"[^>]*class="(\w+)"', drawing)
-    assert [(float(a), float(b), css) for a, b, css in lines] == [
-        (40, 40, "reference"),
-        (20, 20, "run"),
-        (80, 80, "run"),
-        (40, 60, "bar"),
-    ]
+    expected = [(40, 40, "reference"), (20, 20, "run"), (80, 80, "run"), (40, 60, "bar")]
+    assert [(float(a), float(b), css) for a, b, css in lines] == expected
     assert 'x="50.00%"' in drawing
     assert 'aria-label="words"' in drawing
     assert "marker" not in strip(scale, look=MarkStyle())

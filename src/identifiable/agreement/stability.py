@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_COMPONENTS = 10  # of mixtures that are compared by default: up to 3 s per pair
+ROUNDING = 1e-9
 ROWS_PER_LATENT = 2  # a half must have more, or the alignment fits noise
 
 
@@ -128,8 +129,8 @@ class Stability:
 
     @property
     def chosen(self) -> int:
-        """The restart that agrees most with the others."""
-        return 0 if len(self.pairwise) == 1 else int(self.agreement.argmax())
+        """The restart that agrees most with the others; the first of those that differ by rounding errors."""
+        return int((self.agreement >= self.agreement.max() - ROUNDING).argmax())
 
     @property
     def score(self) -> float:

@@ -189,4 +189,5 @@ class Identify(LatentModel):
         self._require("seconds", self.seconds is None or is_real(self.seconds, 0), "a number > 0 or None")
         self._require("common_scale", isinstance(self.common_scale, bool), "True or False")
         self._require("verbose", is_integer(self.verbose, 0), "an integer >= 0")
+        self._check_random_state()
         resolve_device(self.device)

@@ -63,26 +63,10 @@ class MaskedSCM(Buffers):
     or, for the components in `second`, by `second_rotation`.
     """
 
-    def __init__(
-        self,
-        adjacency: Array,
-        masks: BoolArray,
-        *,
-        rest: Array,
-        noise_law: str,
-        rotation: Array,
-        second: BoolArray,
-        second_rotation: Array,
-    ) -> None:
-        super().__init__(
-            adjacency=adjacency,
-            transfer=np.linalg.inv(np.eye(len(adjacency)) - adjacency),
-            rest=rest,
-            masks=masks,
-            second=second,
-            rotation=rotation,
-            second_rotation=second_rotation,
-        )
+    def __init__(self, adjacency: Array, *, noise_law: str, **arrays: Array | BoolArray) -> None:
+        """Register the arrays: masks (J, n), rest (n,), rotation and second_rotation (n, n), second (J,)."""
+        transfer = np.linalg.inv(np.eye(len(adjacency)) - adjacency)
+        super().__init__(adjacency=adjacency, transfer=transfer, **arrays)
         self.noise_law = noise_law
 
     def draw(self, rows: int, rng: torch.Generator) -> Draw:

@@ -260,7 +260,7 @@ def _masked_scm(
     masks = np.repeat(random_masks(len(sizes), _n_active(rho, len(sizes)), 5 * n, rng), sizes, axis=1)
     latents = MaskedSCM(
         adjacency,
-        masks,
+        masks=masks,
         rest=np.zeros(n),
         noise_law=noise_law,
         rotation=all_planes_rotation(n, theta),

@@ -122,10 +122,13 @@ class LatentModel(ParameterChecks, ClassNamePrefixFeaturesOutMixin, TransformerM
         default = signature(type(self)).parameters["n_latents"].default
         self._require_integers(n_latents=1, optional=default is None)
         self._require_integers(n_restarts=1, verbose=0)
+        self._check_random_state()
+        resolve_device(self.device)
+
+    def _check_random_state(self) -> None:
         seed = self.random_state
         valid = seed is None or isinstance(seed, np.random.RandomState) or (is_integer(seed, 0) and int(seed) < 2**32)
         self._require("random_state", valid, "None, a RandomState or an integer from 0 to 2**32 - 1")
-        resolve_device(self.device)
 
     def _check_training_data(self, X: ArrayLike, *, columns_must_vary: bool = True) -> FloatArray:
         """Return X as a float array of at least two rows whose columns all vary and all differ."""
@@ -206,7 +209,7 @@ class LatentModel(ParameterChecks, ClassNamePrefixFeaturesOutMixin, TransformerM
         if agree.verdict == "holds":
             return replace(found, checks=checks)
         if_undecided_hold = Level.NONE if agree.verdict == "fails" else found.if_undecided_hold
-        return Certificate(Level.NONE, if_undecided_hold, "", checks, (), (), None, None, True)
+        return Certificate.nothing(*checks, if_undecided_hold=if_undecided_hold)
 
     def _compare_restarts(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
         """Set `stability_` from the restarts' latents (R, N, n) of held-out rows; return the restart that agrees most.
@@ -257,7 +260,7 @@ def _numeric(column: "pd.Series[Any]") -> bool:
 
 def require_moderate(X: FloatArray, names: Sequence[Any]) -> None:
     """Refuse values whose squares overflow."""
-    large = np.abs(X).max(0, initial=0) > LARGEST
+    large = np.abs(X).max(0, initial=0).astype(np.float64) > LARGEST
     if large.any():
         found = join_few([str(name) for name, bad in zip(names, large, strict=True) if bad])
         raise DataError(

@@ -30,7 +30,7 @@ from identifiable.estimators.base import LatentModel, resolve_device
 from identifiable.estimators.segment_unmixing import SegmentUnmixing
 from identifiable.estimators.trained import Split
 from identifiable.nets import MLP
-from identifiable.theory import Certificate, Check, Level, certify
+from identifiable.theory import Certificate, Check, certify
 
 FAMILIES: tuple[Family, ...] = ("variance", "gaussian", "laplace")
 LEAST_SCALE, MOST_SCALE = math.log(1e-3), math.log(1e3)  # of a latent given u, beside its scale over all rows
@@ -249,7 +249,7 @@ class GivenU(LatentModel):
         """Certify the learnt prior, or nothing where restarts disagree."""
         if self.conditional_prior_ is None:
             few = Check("values", "there are rows for each value of u", None, None, "fails", "Too few rows per value.")
-            return Certificate(Level.NONE, Level.NONE, "", (self.stability_.check, few), (), (), None, None, True)
+            return Certificate.nothing(self.stability_.check, few)
         return self._certified(
             certify(self.conditional_prior_, estimated=True, injective=injective, observation=observation)
         )

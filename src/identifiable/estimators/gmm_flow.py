@@ -334,7 +334,9 @@ def _factorial(t: Array, components: int, seed: int) -> FactorialMixture:
     """Unmix the components of latents t (N, n): by the closed form, then by EM."""
     t = t.astype(np.float64)
     mixture = _initial_mixture(t, components, seed)
-    unmixed = FactorialMixture.of(mixture, diagonal_basis(mixture).W)
+    W = diagonal_basis(mixture).W
+    signs = np.sign(W[np.arange(len(W)), np.abs(W).argmax(1)])[:, None]  # otherwise left to rounding errors
+    unmixed = FactorialMixture.of(mixture, signs * W)
     return unmixed.improved(_some(t, seed), max_iter=30, tol=1e-4).model
 
 

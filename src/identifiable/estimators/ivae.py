@@ -239,9 +239,6 @@ class IVAE(GivenU, VariationalAutoencoder):
     def _capture(self) -> bool:
         return self.posterior_given_u
 
-    def _draw_latents(self, size: int, generator: np.random.RandomState) -> Array:
-        return self.sample_latents(size, None, generator)
-
     # -- initialisation -------------------------------------------------------------
 
     def _initialise(self, data: Split) -> Generator[Stage, History, Nets]:

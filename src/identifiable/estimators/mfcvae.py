@@ -24,6 +24,7 @@ from identifiable.arrays import FloatArray, is_integer
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
 from identifiable.estimators.mixture_vae import Facet, MixtureAutoencoder, MixtureVAE
+from identifiable.estimators.variational import draw_from
 from identifiable.training import Batch, Step
 
 OPEN_BY = 0.6  # share of the training after which the last facet starts to open
@@ -120,7 +121,8 @@ class MFCVAE(MixtureVAE):
         if not (is_integer(facet, 0) and facet < len(self.n_components_)):
             raise DataError(f"facet must lie between 0 and {len(self.n_components_) - 1}. Got {facet!r}.")
         chosen = [component if j == facet else None for j in range(len(self.n_components_))]
-        parts = [self._draw_facet(n_samples, j, k, generator) for j, k in enumerate(chosen)]
+        pairs = zip(self.mixtures_, chosen, strict=True)
+        parts = [draw_from(mixture, n_samples, k, "component", generator) for mixture, k in pairs]
         return self._emit(np.concatenate(parts, axis=1), generator)
 
     # -- facets -----------------------------------------------------------------------

@@ -36,7 +36,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from identifiable.algorithms.factorial import moments
-from identifiable.arrays import Array, FloatArray, hold_out, is_integer
+from identifiable.arrays import FloatArray, hold_out
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError, RecoveryWarning
 from identifiable.estimators.autoencoder import Autoencoder, Likelihood, Posterior
@@ -318,21 +318,6 @@ class MixtureVAE(VariationalAutoencoder):
         base = self.module_.bases[facet]
         assert isinstance(base, MixtureBase)
         return base.mixture()
-
-    def _draw_latents(self, size: int, generator: np.random.RandomState) -> Array:
-        return np.concatenate(
-            [self._draw_facet(size, j, None, generator) for j in range(len(self.n_components_))], axis=1
-        )
-
-    def _draw_facet(self, size: int, facet: int, component: int | None, generator: np.random.RandomState) -> Array:
-        """Draw z_j, (size, n_j), from its mixture or from one of its components."""
-        mixture = self._mixture(facet)
-        K = len(mixture.weights)
-        if component is None:
-            return mixture.sample(size, generator)[0]
-        if not (is_integer(component, 0) and component < K):
-            raise DataError(f"component must be a number from 0 to {K - 1}. Got {component!r}.")
-        return Mixture([1.0], mixture.means[[component]], mixture.covariances[[component]]).sample(size, generator)[0]
 
     def _set_results(self, data: Split) -> None:
         """Set the mixture of each facet's posterior means under the learnt memberships, with full covariances."""

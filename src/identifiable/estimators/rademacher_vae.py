@@ -33,15 +33,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from identifiable.arrays import Array, FloatArray, is_integer
+from identifiable.arrays import FloatArray, is_integer
 from identifiable.distributions.densities import kl_normal, log_normal
 from identifiable.distributions.mixture import Mixture
-from identifiable.errors import DataError
 from identifiable.estimators.autoencoder import Autoencoder, Likelihood, Posterior
 from identifiable.estimators.trained import Split
-from identifiable.estimators.variational import VariationalAutoencoder
+from identifiable.estimators.variational import VariationalAutoencoder, draw_from
 from identifiable.nets import Architecture, as_tensor
-from identifiable.theory import Certificate, Check, Level
+from identifiable.theory import Certificate, Check
 from identifiable.training import Batch, History, Stage
 
 MOST_BITS = 16
@@ -175,7 +174,7 @@ class RademacherVAE(VariationalAutoencoder):
         A draw for a cell need not lie in it: the model does not know that u is a function of x.
         """
         generator = self._generator(n_samples, random_state)
-        return self._emit(self._draw_cells(n_samples, cell, generator), generator)
+        return self._emit(draw_from(self.mixture_, n_samples, cell, "cell", generator), generator)
 
     @property
     def mixture_(self) -> Mixture:
@@ -191,7 +190,7 @@ class RademacherVAE(VariationalAutoencoder):
     def certificate_(self) -> Certificate:
         """Level "none", with the reason: no theorem guarantees these latents."""
         check_is_fitted(self)
-        return self._certified(Certificate(Level.NONE, Level.NONE, "", (_HASHED,), (), (), None, None, True))
+        return self._certified(Certificate.nothing(_HASHED))
 
     # -- the bound --------------------------------------------------------------------
 
@@ -204,18 +203,6 @@ class RademacherVAE(VariationalAutoencoder):
         """Log w_u p(z | u) at u = u(x)."""
         log_share, mean, log_sd = module.prior(x)
         return log_share + log_normal(z, mean, log_sd).sum(-1)
-
-    def _draw_latents(self, size: int, generator: np.random.RandomState) -> Array:
-        return self._draw_cells(size, None, generator)
-
-    def _draw_cells(self, size: int, cell: int | None, generator: np.random.RandomState) -> Array:
-        """Draw z, (size, n), from the distribution of a cell, or of all."""
-        mixture = self.mixture_
-        if cell is None:
-            return mixture.sample(size, generator)[0]
-        if not (is_integer(cell, 0) and cell < len(mixture.weights)):
-            raise DataError(f"cell must be a number from 0 to {len(mixture.weights) - 1}. Got {cell!r}.")
-        return Mixture([1.0], mixture.means[[cell]], mixture.covariances[[cell]]).sample(size, generator)[0]
 
     # -- nets ---------------------------------------------------------------------------
 

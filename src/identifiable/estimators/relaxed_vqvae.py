@@ -43,7 +43,7 @@ from identifiable.estimators.variational import VariationalAutoencoder
 from identifiable.metrics import agreement, mcc
 from identifiable.nets import Architecture
 from identifiable.nets.grid import GridNet
-from identifiable.theory import Certificate, Check, Level
+from identifiable.theory import Certificate, Check
 from identifiable.training import Batch, Step
 
 # -- codes ------------------------------------------------------------------------------
@@ -62,8 +62,8 @@ class Codes:
     def logits(self) -> Tensor:
         """e_p · c_k - |c_k|² / 2, (R, B, P, K): what depends on k in -|e_p - c_k|² / 2."""
         norm = -0.5 * self.codebook.square().sum(-1)[:, None]
-        flat = torch.baddbmm(norm, self.embedding.flatten(1, 2), self.codebook.mT)
-        return flat.unflatten(1, self.embedding.shape[1:3])
+        by_row = torch.baddbmm(norm, self.embedding.flatten(1, 2), self.codebook.mT)
+        return by_row.unflatten(1, self.embedding.shape[1:3])
 
     @property
     def mean(self) -> Tensor:
@@ -160,11 +160,6 @@ class CodeAutoencoder(nn.Module):
     def log_likelihood(self, x: Tensor, decoded: Tensor) -> Tensor:
         """Log p(x | z), (R, B)."""
         return self.likelihood(x, decoded)
-
-    @property
-    def last_layers(self) -> tuple[Any, Any]:
-        """Of the encoder and of the decoder."""
-        return self.encoder.last, self.decoder.last
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "rng": None}
@@ -325,7 +320,7 @@ class RelaxedVQVAE(VariationalAutoencoder):
                 sentence="An autoencoder has no distribution of its latents: any invertible map of them, undone in the "
                 "decoder, fits as well.",
             )
-        return self._certified(Certificate(Level.NONE, Level.NONE, "", (why,), (), (), None, None, True))
+        return self._certified(Certificate.nothing(why))
 
     # -- the bound --------------------------------------------------------------------
 
@@ -352,9 +347,6 @@ class RelaxedVQVAE(VariationalAutoencoder):
             raise DataError("Without codes the latents have no distribution to draw from. Fit with quantised=True.")
         chosen = generator.randint(len(codebook), size=(size, self._positions))
         return codebook[chosen].reshape(size, self._n_features_out)
-        return codebook[generator.randint(len(codebook), size=(size, self._positions))].reshape(
-            size, self._n_features_out
-        )
 
     def _compare_restarts(self, latents: NDArray[Any], stability: Stability | None = None) -> int:
         """Compare the restarts position by position; with several positions, by strong MCC alone."""

@@ -31,7 +31,7 @@ from identifiable.arrays import Array, FloatArray
 from identifiable.errors import warn_recovery
 from identifiable.estimators.affine import AffineModel
 from identifiable.estimators.base import resolve_device
-from identifiable.theory import Certificate, Check, Level, certify
+from identifiable.theory import Certificate, Check, certify
 
 MOST_COMPONENTS = 500  # patterns of activity that become components of the mixture
 SMOOTHING = 0.01  # standard deviation of the spike in the density, in units of a latent's own
@@ -173,7 +173,7 @@ class SparseUnmixing(AffineModel):
             verdict="fails",
             sentence=f"{self.n_found_} of {n} latents are exactly inactive: the data are noisy or no affine mixture.",
         )
-        return Certificate(Level.NONE, Level.NONE, "", (inactive,), (), (), None, None, True)
+        return Certificate.nothing(inactive)
 
     def active(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Return which latents are active in each row, (N, n): farther from zero than five widths of the spike."""

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from identifiable.arrays import FloatArray
 from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.mixture_vae import Facet, MixtureVAE
+from identifiable.estimators.variational import draw_from
 
 
 @dataclass(eq=False, repr=False)
@@ -100,7 +101,7 @@ class VaDE(MixtureVAE):
     ) -> FloatArray:
         """Draw n_samples observations with the noise of p(x | z), from all clusters by weight, or from one."""
         generator = self._generator(n_samples, random_state)
-        return self._emit(self._draw_facet(n_samples, 0, component, generator), generator)
+        return self._emit(draw_from(self.mixture_, n_samples, component, "component", generator), generator)
 
     def _facets(self) -> tuple[Facet, ...]:
         return (Facet(slice(0, self.n_latents), self.n_components),)

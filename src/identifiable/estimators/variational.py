@@ -2,8 +2,8 @@ r"""The evidence lower bound, which all variational autoencoders train, score an
 
     log p(x | u) >= E_q(z|x,u) [log p(x | z) + log p(z | u) - log q(z | x, u)],      q Gaussian.
 
-A subclass states the prior (`_log_prior`, `_draw_latents`), and may give the divergence of q from it in closed form.
-Without an auxiliary variable, u is None throughout.
+A subclass states the prior (`_log_prior`, `_draw_latents`) and the divergence of q from it. Without an auxiliary
+variable, u is None throughout.
 """
 
 import math
@@ -18,7 +18,9 @@ from numpy.typing import ArrayLike
 from scipy.stats import norm, qmc
 from torch import Tensor
 
-from identifiable.arrays import Array, FloatArray
+from identifiable.arrays import Array, FloatArray, is_integer
+from identifiable.distributions.mixture import Mixture
+from identifiable.errors import DataError
 from identifiable.estimators.autoencoder import Autoencoder
 from identifiable.estimators.columns import Columns
 from identifiable.estimators.trained import BLOCK, Split
@@ -91,12 +93,12 @@ class VariationalAutoencoder(Columns):
         """Log p(z | u), (R, B), for z (R, B, n) of rows x (R, B, inputs)."""
 
     @abstractmethod
-    def _draw_latents(self, size: int, generator: np.random.RandomState) -> Array:
-        """Draw z ~ p(z), (size, n)."""
-
     def _divergence(self, module: Any, q: Any, z: Tensor, inputs: Batch, rows: int) -> Tensor:
         """KL(q || p(z | u)), (R, B), or its estimate from the draw z; rows is the size of the training set."""
-        return -q.entropy - self._log_prior(module, z, *_x_and_u(inputs))
+
+    def _draw_latents(self, size: int, generator: np.random.RandomState) -> Array:
+        """Draw z ~ p(z), (size, n), for `sample`, unless a subclass has its own `sample`."""
+        raise NotImplementedError
 
     def _posterior(self, module: Any, x: Tensor, u: Tensor | None) -> Any:
         """Return q(z | x, u)."""
@@ -191,6 +193,16 @@ class VariationalAutoencoder(Columns):
         rng = torch.Generator(device).manual_seed(int(generator.randint(np.iinfo(np.int32).max)))
         drawn = self._apply(lambda module, z: module.likelihood.draw(module.decode(z), rng), z)[0]
         return self._observed(drawn, np.float64)
+
+
+def draw_from(mixture: Mixture, size: int, component: Any, name: str, generator: np.random.RandomState) -> Array:
+    """Draw z, (size, n), from a mixture, or from one of its components, the parameter `name` of `sample`."""
+    if component is None:
+        return mixture.sample(size, generator)[0]
+    K = len(mixture.weights)
+    if not (is_integer(component, 0) and component < K):
+        raise DataError(f"{name} must be a number from 0 to {K - 1}. Got {component!r}.")
+    return Mixture([1.0], mixture.means[[component]], mixture.covariances[[component]]).sample(size, generator)[0]
 
 
 def _x_and_u(inputs: Batch) -> tuple[Tensor, Tensor | None]:

@@ -10,7 +10,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from pathlib import Path
-from typing import Protocol
 
 from identifiable.errors import join_few
 from identifiable.experiments.cluster import SCHEDULER_LOST, DaskCluster
@@ -21,6 +20,7 @@ from identifiable.experiments.run_folder import Results, RunFolder, collect, war
 from identifiable.experiments.worker import Measure, Task
 
 RETRIES = 2  # attempts after the first, for a run whose process died
+Workers = LocalProcesses | DaskCluster  # each computes one task per process at a time
 DIED = "the process died at every attempt: killed from outside, out of memory, or a crash in compiled code"
 
 
@@ -75,26 +75,7 @@ def run_all(
     return collect(runs, folder)
 
 
-class Workers(Protocol):
-    """Processes that each compute one run at a time.
-
-    Attributes
-    ----------
-    worker_died : what a future raises if its worker died.
-    retries : how often the task of a dead worker is submitted again.
-    """
-
-    worker_died: type[Exception]
-    retries: int
-
-    def capacity(self) -> int:
-        """Return how many tasks run at once."""
-
-    def submit(self, task: Task) -> "Future[Record | None]":
-        """Start a task; the future returns the record, or None if it is written."""
-
-
-def _workers(cluster: str | None, jobs: int, verbose: int) -> LocalProcesses | DaskCluster:
+def _workers(cluster: str | None, jobs: int, verbose: int) -> Workers:
     return LocalProcesses(jobs, RETRIES) if cluster is None else DaskCluster(cluster, jobs, RETRIES, verbose)
 
 

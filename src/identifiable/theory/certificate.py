@@ -106,6 +106,11 @@ class Certificate:
     estimated: bool
     meaning: str = ""
 
+    @classmethod
+    def nothing(cls, *checks: Check, if_undecided_hold: Level = Level.NONE) -> "Certificate":
+        """Return the certificate of a fit for which these checks guarantee nothing."""
+        return cls(Level.NONE, if_undecided_hold, "", checks, (), (), None, None, True)
+
     def __getitem__(self, name: str) -> Check:
         """Return the check of this name."""
         return next(check for check in self.checks if check.name == name)

@@ -73,17 +73,16 @@ def test_curves_have_a_colour_for_the_columns_that_change_most():
 
 
 def test_nothing_is_cut_off_and_nothing_overlaps():
-    many, few = list(RNG.uniform(size=(40, 3, 8, 5))), list(RNG.uniform(size=(2, 12, 4, 4, 3)))
+    many, few = list(RNG.uniform(size=(20, 3, 8, 5))), list(RNG.uniform(size=(2, 6, 4, 4, 3)))
     long = [f"a long name of column {j}" for j in range(6)]
+    curves = RNG.normal(size=(6, 9, 6)), RNG.normal(size=(6, 9))
     figures = [
-        draw_images(many, [f"cluster {i}, 2.5 %" for i in range(40)], "words " * 30),
+        draw_images(many, [f"cluster {i}, 2.5 %" for i in range(20)], "words " * 30),
         draw_images(few, ["a", "b"], "", heads=("x", "x̂"), framed=[0, 1]),
         draw_images([few[0][:1]], ["one"], "A caption that is longer than the image is wide, and is wrapped."),
-        draw_profiles(list(RNG.normal(size=(30, 3, 40))), None, [f"cluster {i}" for i in range(30)], None, "words"),
-        draw_profiles(
-            list(RNG.normal(size=(3, 14, 6))), [*RNG.normal(size=(3, 14, 6))], ["a", "b", "c"], long, "words"
-        ),
-        draw_curves(RNG.normal(size=(12, 9, 6)), RNG.normal(size=(12, 9)), np.zeros(12), range(12), long, ""),
-        draw_curves(RNG.normal(size=(1, 9, 6)), RNG.normal(size=(1, 9)), np.zeros(1), [0], long, "words " * 9),
+        draw_profiles(list(RNG.normal(size=(9, 2, 40))), None, [f"cluster {i}" for i in range(9)], None, "words"),
+        draw_profiles(list(RNG.normal(size=(2, 3, 6))), list(RNG.normal(size=(2, 3, 6))), ["a", "b"], long, "words"),
+        draw_curves(*curves, np.zeros(6), range(6), long, ""),
+        draw_curves(curves[0][:1], curves[1][:1], np.zeros(1), [0], long, "words " * 9),
     ]
     assert [fits(figure) for figure in figures] == [True] * len(figures)

@@ -1,6 +1,6 @@
 """The certificate of a fit of `PDGMM`: the theorems on its mixture, and checks beyond them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from identifiable.arrays import Array
 from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.base import Stability
-from identifiable.theory import Certificate, Check, Level, certify
+from identifiable.theory import Certificate, Check, certify
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def certificate_of(
     status = stability.status
     agree = stability.check
     if status == "unstable" or skewed:
-        return _nothing(Level.NONE, agree, *([] if status == "unstable" else [NOT_GAUSSIAN]))
+        return Certificate.nothing(agree, *([] if status == "unstable" else [NOT_GAUSSIAN]))
     judged, share = frequent_part(mixture)
     components = Check(
         name="components",
@@ -62,12 +62,8 @@ def certificate_of(
     odd = None if full_rank else other_basis(patterns, mixture.weights)
     checks = (agree, components, *found.checks, *([] if odd is None else [odd]))
     if odd is not None or status != "stable":
-        return _nothing(found.if_undecided_hold, *checks)
-    return Certificate(**{**vars(found), "checks": checks})
-
-
-def _nothing(if_undecided_hold: Level, *checks: Check) -> Certificate:
-    return Certificate(Level.NONE, if_undecided_hold, "", checks, (), (), None, None, True)
+        return Certificate.nothing(*checks, if_undecided_hold=found.if_undecided_hold)
+    return replace(found, checks=checks)
 
 
 def frequent_part(mixture: Mixture) -> tuple[Mixture, float]:
