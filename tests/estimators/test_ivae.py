@@ -9,16 +9,7 @@ from sklearn.base import clone
 from torch.distributions import Laplace, MultivariateNormal
 
 from autoencoder_helpers import QUICK, LinearModel, initialised, rand, require_moments
-from identifiable import (
-    IVAE,
-    DataError,
-    IFlow,
-    IndependentComponents,
-    PrincipalComponents,
-    SegmentUnmixing,
-    load,
-    save,
-)
+from identifiable import IVAE, DataError, IFlow, IndependentComponents, PrincipalComponents, SegmentUnmixing, load, save
 from identifiable.data import load_digits, make_segments
 from identifiable.estimators import variational
 from identifiable.estimators.autoencoder import Likelihood, Posterior

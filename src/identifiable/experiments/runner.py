@@ -60,10 +60,9 @@ def run_all(
         return collect(runs, folder)
     try:
         with target.locked(), _workers(cluster, jobs, verbose) as workers:
-            target.remove_unfinished_files()
-            # A worker may have another current folder, so it is given the whole path.
-            place, commit = RunFolder(target.path.resolve()), current_commit()
-            tasks = [Task(run, measure, device(run), place, commit, run.key in failed) for run in waiting]
+            token, commit = target.begin(), current_commit()
+            place = RunFolder(target.path.resolve())  # a worker may have another current folder
+            tasks = [Task(run, measure, device(run), place, token, commit, run.key in failed) for run in waiting]
             known = [record for key, record in found.items() if key not in failed]
             with SweepProgress(len(runs), known, waiting, workers.capacity, verbose) as progress:
                 for record in _finished(workers, tasks, target):
@@ -92,17 +91,16 @@ def _finished(workers: Workers, tasks: Iterable[Task], folder: RunFolder) -> Ite
         for future in ended:
             task, deaths, start = running.pop(future)
             try:
-                unwritten = future.result()
+                record = future.result()
             except workers.worker_died:
                 if deaths < workers.retries:
                     queue.appendleft((task, deaths + 1))
                     continue
-                failed = task.record(FAILED, time.perf_counter() - start, task.device, error=DIED)
-                unwritten = None if task.is_recorded() else failed
+                record = task.record(FAILED, time.perf_counter() - start, task.device, error=DIED)
             except CancelledError:
                 raise ConnectionError(SCHEDULER_LOST) from None
-            if unwritten is not None:
-                folder.write(unwritten)
+            if record is not None and not task.is_recorded():  # on a network disk a written file may show up late
+                folder.write(record)
             yield folder.read(task.run)
 
 
