@@ -224,8 +224,7 @@ def test_invalid_runs_are_refused():
 
 
 @pytest.mark.parametrize(
-    "estimator",
-    [SparseUnmixing(2, n_restarts=3, max_rounds=1), VAE(2, n_restarts=3, max_steps=2, verbose=0)],
+    "estimator", [SparseUnmixing(2, n_restarts=3, max_rounds=1), VAE(2, n_restarts=3, max_steps=2, verbose=0)]
 )
 @pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 def test_stability_of_a_fit_is_saved_and_loaded(estimator, tmp_path):

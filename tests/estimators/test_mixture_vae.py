@@ -10,10 +10,10 @@ from sklearn.decomposition import PCA
 
 from autoencoder_helpers import QUICK, expected_log_joint, initialised, rand
 from identifiable import MFCVAE, DataError, GMMFlow, Level, Mixture, VaDE
+from identifiable.agreement.stability import Stability
 from identifiable.data import load_digits
 from identifiable.estimators import mixture_vae
 from identifiable.estimators.autoencoder import Posterior
-from identifiable.estimators.base import Stability
 from identifiable.estimators.mixture_vae import BOUNDS, STARTS, _product
 from identifiable.metrics import clustering_accuracy
 from identifiable.nets import Dense

@@ -266,8 +266,7 @@ def _errors(mixtures: list[Mixture]) -> Array:
     """Return the covariances (n, n, n) of the rows of E at W <- (I + E) W, for one row of data."""
     n, at = len(mixtures), np.arange(len(mixtures))
     values, vectors = np.linalg.eigh(_hessian(mixtures))
-    V = ((vectors / np.maximum(values, LEAST_CURVATURE)) @ vectors.T).reshape(n, n, n, n)
-    return V[at, :, at]
+    return ((vectors / np.maximum(values, LEAST_CURVATURE)) @ vectors.T).reshape(n, n, n, n)[at, :, at]
 
 
 def _gradient(mixtures: list[Mixture]) -> Array:

@@ -156,8 +156,7 @@ def random_dag(n: int, edges: int, rng: np.random.Generator) -> Array:
 
 def random_masks(units: int, active: int, draws: int, rng: np.random.Generator) -> BoolArray:
     """Return the distinct rows (J, units), J <= draws, among `draws` random ones with exactly `active` ones each."""
-    order = rng.random((draws, units)).argsort(axis=1)
-    return np.unique(order < active, axis=0)
+    return np.unique(rng.random((draws, units)).argsort(axis=1) < active, axis=0)
 
 
 def all_planes_rotation(n: int, degrees: float) -> Array:

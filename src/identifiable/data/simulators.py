@@ -296,8 +296,7 @@ def _example(name: str, n: int) -> GaussianMixture:
 
 
 def _segments(means: Array, scales: Array) -> GaussianMixture:
-    weights = np.full(len(means), 1 / len(means))
-    return GaussianMixture(weights, means, scales, observed=True, equal_shares=True)
+    return GaussianMixture(np.full(len(means), 1 / len(means)), means, scales, observed=True, equal_shares=True)
 
 
 def _with_noise(

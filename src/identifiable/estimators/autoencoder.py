@@ -63,8 +63,7 @@ class Likelihood(nn.Module):
     @property
     def _log_scale(self) -> Tensor:
         assert self.log_noise is not None
-        pixels = self.columns // self.log_noise.shape[-1]
-        return self.log_noise.clamp(min=LOG_NOISE_FLOOR).repeat(1, 1, pixels)
+        return self.log_noise.clamp(min=LOG_NOISE_FLOOR).repeat(1, 1, (self.columns // self.log_noise.shape[-1]))
 
     def mean(self, decoded: Tensor) -> Tensor:
         """E[x | z], as the encoder takes x; probabilities for categories."""
@@ -299,8 +298,7 @@ def follow(module: Autoencoder, rows: Tensor, latents: Tensor, plan: Plan, seed:
         x, T = batch  # a batch holds the latents of all members: each takes its own
         own = torch.stack([T[r, :, r] for r in range(len(T))])
         encoding = (module.encode(x).mean - own).square().mean((1, 2))
-        decoding = (module.decode(own) - x).square().mean((1, 2))
-        return encoding.log() + decoding.log()
+        return encoding.log() + (module.decode(own) - x).square().mean((1, 2)).log()
 
     def prepare(batch: Batch, step: Step) -> Batch:
         set_rng(module, step.rng)

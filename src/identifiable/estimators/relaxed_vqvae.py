@@ -166,10 +166,7 @@ class CodeAutoencoder(nn.Module):
 
 
 def position_mcc(
-    a: ArrayLike,
-    b: ArrayLike,
-    positions: int,
-    measure: Callable[[NDArray[Any], NDArray[Any]], float] = mcc,
+    a: ArrayLike, b: ArrayLike, positions: int, measure: Callable[[NDArray[Any], NDArray[Any]], float] = mcc
 ) -> Array:
     """Compare the latents of two runs position by position, as Willetts & Paige (2021, App. B) do.
 

@@ -50,8 +50,7 @@ def meet(p: Partition, q: Partition) -> Partition:
     blocks = max(p) + 1
     overlaps = np.zeros((blocks + max(q) + 1,) * 2, dtype=bool)  # of the blocks of p and, after them, those of q
     overlaps[np.array(p), np.array(q) + blocks] = True
-    joined = linked(overlaps)
-    return numbered(joined[block] for block in p)
+    return numbered(linked(overlaps)[block] for block in p)
 
 
 def refinement(partitions: Sequence[Partition], size: int) -> Partition:
