@@ -35,7 +35,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from identifiable.algorithms.factorial import moments
-from identifiable.arrays import FloatArray, hold_out
+from identifiable.arrays import BoolArray, FloatArray, hold_out
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError, RecoveryWarning
 from identifiable.estimators.autoencoder import Autoencoder, Likelihood, Posterior
@@ -204,10 +204,11 @@ class MixtureVAE(VariationalAutoencoder):
             full_covariance_steps=self._pretrain_steps,
             max_steps=self._pretrain_steps,
         )
+        vary = np.ptp(data.X_train, axis=0) > 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)
-            flow.fit(data.X_train)
-        self._copy_flow(module, flow)
+            flow.fit(data.X_train[:, vary])
+        self._copy_flow(module, flow, vary)
         rows = as_tensor(self._inputs(data.X_train), data.device)
         module.eval()
         assert module.log_noise is not None
@@ -232,8 +233,8 @@ class MixtureVAE(VariationalAutoencoder):
         return Stage(module, loss, [rows], plan, seed, prepare=self._prepare(module, steps), capture=True)
 
     @torch.no_grad()
-    def _copy_flow(self, module: MixtureAutoencoder, flow: GMMFlow) -> None:
-        """Set encoder and decoder to the maps of the flow and its inverse; the nets add nothing at first."""
+    def _copy_flow(self, module: MixtureAutoencoder, flow: GMMFlow, vary: BoolArray) -> None:
+        """Set encoder and decoder to the maps of the flow of some columns and its inverse; the nets add nothing."""
         likely = flow.restart_scores_
         best = int(np.argmax(likely))  # replaces a restart that failed
         kept = select_members(flow._restarts, [r if np.isfinite(likely[r]) else best for r in range(len(likely))])
@@ -246,18 +247,18 @@ class MixtureVAE(VariationalAutoencoder):
         module.bent_out.copy_from(kept.flow, inverse=True)
         # The flow standardises the columns by its own training rows: e -> (e scale + shift) in its units.
         c = flow.coordinates_
-        scale, shift = self.scale_ / c.scale, (self.mean_ - c.mean) / c.scale
-        V = c.basis[:, : c.n]
-        module.into.copy_(torch.as_tensor(scale[:, None] * (V / c.sd)))
+        scale, shift = self.scale_[vary] / c.scale, (self.mean_[vary] - c.mean) / c.scale
+        V, columns = c.basis[:, : c.n], torch.as_tensor(np.flatnonzero(vary))
+        module.into[:, columns] = torch.as_tensor(scale[:, None] * (V / c.sd)).to(module.into)
         module.bent_in.bias[:, 0] += (
             torch.as_tensor(shift @ (V / c.sd)).to(module.into)[None] @ module.bent_in.weight[:, 0]
         )
-        module.out.copy_(torch.as_tensor((V * c.sd).T / scale))
+        module.out[..., columns] = torch.as_tensor((V * c.sd).T / scale).to(module.out)
         encoder, decoder = module.last_layers
         for layer in (encoder, decoder):
             layer.weight.zero_()
             layer.bias.zero_()
-        decoder.bias.copy_(torch.as_tensor(-shift / scale))
+        decoder.bias[..., columns] = torch.as_tensor(-shift / scale).to(decoder.bias)
 
     def _start_at_autoencoder(
         self, module: MixtureAutoencoder, data: Split, rng: torch.Generator
