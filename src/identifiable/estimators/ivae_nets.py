@@ -1,4 +1,4 @@
-"""The nets of `IVAE`: an encoder of what x says of z, a decoder, and the posterior that encoder and prior make."""
+"""The nets of `IVAE`: an encoder, a decoder, and the posterior, a product of the encoder's factor and the prior."""
 
 import math
 
@@ -30,7 +30,7 @@ class Nets(Autoencoder):
         self.prior = prior
 
     def posterior(self, x: Tensor, prior: tuple[Tensor, Tensor]) -> Posterior:
-        """Draw what x says towards a Gaussian of this mean and log-scale (R, B, n): by latent, g = s² / (s² + v)."""
+        """Multiply the encoder's factor by a Gaussian of this mean and log-scale (R, B, n): g = s² / (s² + v)."""
         own, (shift, log_scale) = self.encode(x), prior
         log_g = nn.functional.logsigmoid(2 * log_scale - own.variance.log())
         mean = shift + torch.exp(log_g) * (own.mean - shift)

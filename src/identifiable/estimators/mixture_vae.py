@@ -95,7 +95,7 @@ class MixtureAutoencoder(Autoencoder):
         self.register_buffer("gate", torch.ones(members, 1, n))
 
     def decode(self, z: Tensor) -> Tensor:
-        """Return what `likelihood` takes, (R, B, columns)."""
+        """Return the inputs of `likelihood`, (R, B, columns)."""
         return super().decode(z * self.gate)
 
     def xavier(self, rng: torch.Generator) -> None:
@@ -287,7 +287,7 @@ class MixtureVAE(VariationalAutoencoder):
             base.learn(z[..., part], steps=EM_STEPS, rng=rng, tries=EM_TRIES)
         module.widen(z.std(1).clamp(min=1e-6).log() + math.log(NARROW))
 
-    # -- what a fit gives ---------------------------------------------------------------
+    # -- results of a fit ---------------------------------------------------------------
 
     def mixtures_of_restarts(self, facet: int = 0) -> tuple[Mixture, ...]:
         """Return the mixture that every restart has learnt. Available after `fit`; restarts are not saved to files."""
