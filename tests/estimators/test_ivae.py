@@ -454,6 +454,7 @@ def test_each_latent_is_the_product_of_two_gaussians(g, full):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_divergence_is_that_of_draws(g, family, full):
     module, x = random_nets(g, family=family, full=full), rand(g, 1, 7, 4)
+    module.prior.shift.copy_(rand(g, 1, 1, 3))
     q = module.posterior(x, module.gaussian_prior(U))
     noise = rand(g, 10_000, 7, 3)
     z = q.at(noise)
