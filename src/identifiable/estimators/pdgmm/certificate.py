@@ -58,6 +58,8 @@ def certificate_of(
         sentence=f"{len(judged.weights)} components with {share:.0%} of the rows are certified; "
         f"{len(mixture.weights) - len(judged.weights)} rare ones, mostly misread patterns, are left out.",
     )
+    if not judged.covariances.any():  # in all frequent components every latent is inactive
+        return Certificate.nothing(agree, components)
     found = certify(judged, estimated=True, injective=injective, tolerance=THRESHOLDS.flattest if full_rank else None)
     odd = None if full_rank else other_basis(patterns, mixture.weights)
     checks = (agree, components, *found.checks, *([] if odd is None else [odd]))
