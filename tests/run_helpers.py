@@ -31,8 +31,8 @@ def runs(count, **values):
     return tuple(one_run(seed, **values) for seed in range(count))
 
 
-def task(run, measure, folder):
-    return Task(run, measure, "cpu", RunFolder(folder), None)
+def task(run, measure, folder, token=""):
+    return Task(run, measure, "cpu", RunFolder(folder), token, None)
 
 
 def on_cpu(run):
@@ -70,7 +70,7 @@ def expected(requested):
 
 
 def files(folder):
-    return sorted(str(p.relative_to(folder)) for p in Path(folder).rglob("*") if p.name != ".lock")
+    return sorted(str(p.relative_to(folder)) for p in Path(folder).rglob("*") if p.name not in (".lock", ".token"))
 
 
 def until(condition, seconds=60):

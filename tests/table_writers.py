@@ -2,6 +2,14 @@
 
 import numpy as np
 import pandas as pd
+from hypothesis import HealthCheck, settings
+
+quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def bits(x):
+    """Return all that two equal arrays share."""
+    return x.dtype, x.shape, np.ascontiguousarray(x).tobytes()
 
 
 def write_csv(frame, path, **options):

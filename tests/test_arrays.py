@@ -1,17 +1,8 @@
-"""Blocks and splits of rows, and checks of numbers."""
+"""Splits of rows, and checks of numbers."""
 
 import numpy as np
-import pytest
 
-from identifiable.arrays import blocks_of_rows, hold_out, is_integer, is_real
-
-
-@pytest.mark.parametrize(("rows", "sizes"), [(0, [0]), (1, [1]), (8192, [8192]), (20_000, [8192, 8192, 3616])])
-def test_blocks_of_rows_are_all_rows_in_order(rows, sizes):
-    x = np.arange(2 * rows).reshape(rows, 2)
-    blocks = blocks_of_rows(x)
-    assert [len(block) for block in blocks] == sizes
-    np.testing.assert_array_equal(np.concatenate(blocks), x)
+from identifiable.arrays import hold_out, is_integer, is_real
 
 
 def test_integers_and_real_numbers_are_checked():

@@ -41,16 +41,6 @@ def test_links_lead_somewhere(page):
         assert (page.parent / target).exists(), target
 
 
-def test_contributing_is_short():
-    assert len((ROOT / "CONTRIBUTING.md").read_text().splitlines()) < 60
-
-
-def test_readme_shows_the_two_commands():
-    readme = (ROOT / "README.md").read_text()
-    assert "make demo" in readme
-    assert "make test" in readme
-
-
 # Public are the names at the top, and all that these packages export.
 PUBLIC = ("", "causal", "data", "flows", "metrics", "nets", "theory", "training")
 

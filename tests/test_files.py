@@ -1,6 +1,5 @@
 """Files are written all or nothing, and damaged or foreign files are refused."""
 
-import json
 import os
 import pickle
 import struct
@@ -59,21 +58,20 @@ def test_a_failed_write_keeps_the_old_file_and_adds_no_other(path, monkeypatch):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_every_flipped_bit_is_detected(path):
+def test_a_flipped_bit_in_any_byte_is_detected(path):
     files.write(path, "note", {"a": 1}, {"w": torch.arange(5.0)})
     content = path.read_bytes()
     for position in range(len(content)):
-        for bit in (0, 3, 7):
-            damaged = bytearray(content)
-            damaged[position] ^= 1 << bit
-            path.write_bytes(damaged)
-            try:
-                back = files.read(path, "note")
-            except DamagedFileError:
-                continue
-            # Other changes affect only white space or the order of the JSON header.
-            assert back.header == {"a": 1}
-            assert torch.equal(back.tensors["w"], torch.arange(5.0))
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << position % 8
+        path.write_bytes(damaged)
+        try:
+            back = files.read(path, "note")
+        except DamagedFileError:
+            continue
+        # Other changes affect only white space or the order of the JSON header.
+        assert back.header == {"a": 1}
+        assert torch.equal(back.tensors["w"], torch.arange(5.0))
 
 
 def test_every_truncation_is_detected(path):
@@ -133,14 +131,6 @@ def test_a_generator_as_random_state_is_left_out(path, model):
     model.fit(np.random.default_rng(0).normal(size=(50, 3)))
     save(model, path)
     assert load(path).random_state is None
-
-
-def test_the_header_names_class_and_versions(path, model):
-    save(model, path)
-    header = files.read(path, "model").header
-    assert header["class"] == "VAE"
-    assert set(header["versions"]) == {"identifiable", "torch", "numpy", "scikit-learn", "python"}
-    json.dumps(header)
 
 
 def test_saving_to_a_missing_folder_is_refused(tmp_path, model):

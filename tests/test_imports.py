@@ -69,15 +69,6 @@ def test_imports_run_one_way():
     assert not wrong, "\n".join(wrong)
 
 
-def test_imports_are_found_in_every_form(tmp_path):
-    source = tmp_path / "a.py"
-    source.write_text(
-        "from identifiable.training import minimise\nimport identifiable.cli\n"
-        "def f():\n    from identifiable import files, nets\n"
-    )
-    assert sorted(imports_of(source)) == [(1, "training"), (2, "cli"), (4, "files"), (4, "nets")]
-
-
 def test_import_identifiable_does_not_import_torch():
     import subprocess
     import sys

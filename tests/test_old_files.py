@@ -28,7 +28,7 @@ def test_an_old_fit_folder_opens():
     reports = fitted.model.latent_reports_
     assert [one["seed_agreement"] for one in fitted.account["latents"]] == [one.seed_agreement for one in reports]
     assert fitted.account["certificate"]["if_undecided_hold"] == str(fitted.model.certificate_.if_undecided_hold)
-    assert "<title>" in fit_page(fitted.account, "old").render()
+    assert "<title>" in fit_page(fitted.account, "old").html()
     assert fitted.model.transform(fitted.model.sample(5, random_state=0)).shape == (5, 2)
 
 

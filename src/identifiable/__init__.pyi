@@ -2,6 +2,7 @@
 
 from identifiable.agreement.select import choose, split_half_agreement
 from identifiable.agreement.stability import Stability, stability
+from identifiable.algorithms.diagonal_basis import DiagonalBasis, diagonal_basis
 from identifiable.auto.identify import Identify
 from identifiable.auto.verdict import Candidate, LatentReport
 from identifiable.data.sample import Sample
@@ -16,7 +17,6 @@ from identifiable.estimators import (
     BetaTCVAE,
     BetaVAE,
     DegenerateGaussianMixture,
-    DiagonalBasis,
     FactorialUnmixing,
     GMMFlow,
     GroupedSparse,
@@ -31,7 +31,6 @@ from identifiable.estimators import (
     TwoStage,
     VaDE,
     baselines,
-    diagonal_basis,
 )
 from identifiable.persist import load, save
 from identifiable.theory import Certificate, Check, Decoder, Level, Structure, certify, structure_of

@@ -14,15 +14,6 @@ Rows = NDArray[np.int64]  # row numbers
 BLOCK = 8192  # rows per block
 
 
-def blocks_of_rows(rows: NDArray[Any]) -> list[NDArray[Any]]:
-    """Cut rows into blocks small enough to pass through a net at once; an array without rows is one block.
-
-    >>> [len(block) for block in blocks_of_rows(np.zeros((10_000, 2)))]
-    [8192, 1808]
-    """
-    return [rows[i : i + BLOCK] for i in range(0, max(len(rows), 1), BLOCK)]
-
-
 def is_integer(value: Any, at_least: int) -> bool:
     """Return whether value is an integer (and not a bool) with at least this value."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= at_least)

@@ -207,8 +207,7 @@ def reproduce(
 @app.command()
 def report(
     folder: Annotated[
-        list[Path],
-        typer.Argument(help="Folder of a fit or of 'identifiable reproduce'; several are merged."),
+        list[Path], typer.Argument(help="Folder of a fit or of 'identifiable reproduce'; several are merged.")
     ],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to merge several folders into.")] = None,
 ) -> None:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 import identifiable
 from identifiable import files
+from identifiable.agreement.stability import Stability
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.auto.units import Units
 from identifiable.auto.verdict import Candidate, LatentReport
@@ -28,7 +29,7 @@ from identifiable.data.auxiliary import Auxiliary
 from identifiable.distributions.conditional import ConditionalPrior
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DamagedFileError
-from identifiable.estimators.base import LatentModel, Stability, resolve_device
+from identifiable.estimators.base import LatentModel, resolve_device
 from identifiable.estimators.sparse_unmixing import Masks
 from identifiable.nets import ConvNet, Dense, ResNet
 from identifiable.nets.grid import GridNet

@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from identifiable import (
     VAE,
@@ -28,7 +26,6 @@ from identifiable.agreement.stability import THRESHOLDS, judge
 from identifiable.data import make_pdgmm
 from identifiable.estimators.pdgmm.batch import Trained
 from identifiable.metrics import mcc, weak_mcc
-from identifiable.metrics.latents import canonical_directions
 from identifiable.priors.masked import FullGaussians
 
 SEEDS = [0, 1, 2]
@@ -88,19 +85,6 @@ def test_affine_images_have_the_same_span_and_other_axes(seed):
     assert words in found.reading
     assert found.check.verdict == "fails"
     assert found.reading in found.check.sentence
-
-
-@pytest.mark.parametrize(("n", "rows_fitted"), [(5, 30), (14, 30), (14, 60)])
-def test_weak_mcc_is_scored_on_rows_the_alignment_was_not_fitted_to(n, rows_fitted):
-    """Noise agrees as noise of 30 rows does by chance; on the rows an alignment was fitted to, it would agree more."""
-    weak, chance, in_sample = [], [], []
-    for seed in range(20):
-        a, b = np.random.default_rng(seed).normal(size=(2, 60, n))
-        weak.append(stability([a, b], random_state=seed).weak[0, 1])
-        chance.append(mcc(a[:30], b[:30]))
-        to_a, to_b = canonical_directions(a[:rows_fitted], b[:rows_fitted], n)
-        in_sample.append(mcc(a[:rows_fitted] @ to_a, b[:rows_fitted] @ to_b))
-    assert np.mean(weak) < np.mean(chance) + 0.03 < np.mean(in_sample)
 
 
 def test_matrices_hold_the_mcc_of_every_pair():
@@ -196,12 +180,8 @@ def test_reading_follows_the_thresholds():
     def at(strong, weak, **other):
         return Stability(np.array([[1, strong], [strong, 1]]), np.array([[1, weak], [weak, 1]]), **other).reading
 
-    assert at(0.97, 0.5) == "The runs agree on the latents up to order and scale (0.97)."
-    assert at(0.93, 0.99).endswith(
-        "the span of the latents (0.99 after an affine alignment), less so on the axes (0.93)."
-    )
+    assert "less so on the axes (0.93)" in at(0.93, 0.99)
     assert at(0.5, 0.93).startswith("The runs nearly agree on the span of the latents (0.93")
-    assert at(0.93, 0.94).endswith("up to order and scale (0.93; 0.94 after an affine alignment).")
     assert at(0.5, 0.99, affine=True) == "The runs do not agree on the latents up to an affine map (0.50)."
 
 
@@ -213,8 +193,6 @@ def test_fitted_estimators_and_their_latents_give_the_same():
     for again in (
         stability(runs, pd.DataFrame(x[1000:]), random_state=0),
         stability(latents, random_state=0),
-        stability(np.stack(latents), x[1000:], random_state=0),
-        stability([pd.DataFrame(z) for z in latents], random_state=0),
         stability([runs[0], latents[1]], x[1000:], random_state=0),
     ):
         np.testing.assert_allclose(again.pairwise, found.pairwise)
@@ -232,15 +210,11 @@ def test_invalid_runs_are_refused():
         ([noise], None, "at least two runs.*1"),
         ([], None, "at least two runs.*0"),
         (fitted, noise, "Got a RawData"),
-        (make_pipeline(StandardScaler(), RawData()), noise, "Got a Pipeline"),
-        (pd.DataFrame(noise), None, "Got a DataFrame"),
         ([fitted, fitted], None, "X is None"),
         ([noise, noise[:-1]], None, r"runs\[0\] has 400, runs\[1\] has 399"),
         ([noise, noise], noise[:7], r"runs\[1\] has 400, X has 7"),
-        (noise, None, r"runs\[0\] must be .* shape \(5,\)"),
         ([noise, noise[None]], None, r"runs\[1\] must be .* shape \(1, 400, 5\)"),
         ([noise, noise.astype(str)], None, r"runs\[1\] must be .* type <U"),
-        ([noise, noise[:, :0]], None, r"runs\[1\] must be .* shape \(400, 0\)"),
         ([DegenerateGaussianMixture(), fitted], noise, r"runs\[0\] must be .* got DegenerateGaussianMixture"),
     ):
         with pytest.raises(DataError, match=words):
@@ -250,7 +224,7 @@ def test_invalid_runs_are_refused():
 
 
 @pytest.mark.parametrize(
-    "estimator", [SparseUnmixing(2, n_restarts=3, max_rounds=1), VAE(2, n_restarts=3, max_steps=5, verbose=0)]
+    "estimator", [SparseUnmixing(2, n_restarts=3, max_rounds=1), VAE(2, n_restarts=3, max_steps=2, verbose=0)]
 )
 @pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 def test_stability_of_a_fit_is_saved_and_loaded(estimator, tmp_path):

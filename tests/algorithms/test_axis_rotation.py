@@ -77,9 +77,8 @@ def test_a_pattern_on_one_line_becomes_one_latent():
     rng = np.random.default_rng(1)
     along = rng.normal(size=(2000, 1)) * [[1.0, 1.0]] * (rng.random((2000, 1)) < 0.5)
     rows = Rows(torch.tensor(along + 0.05 * rng.normal(size=along.shape)))
-    start = replace(
-        model(torch.eye(2).double(), torch.tensor([[0, 0], [1, 1]]).double()), log_noise=float(np.log(0.05))
-    )
+    together = model(torch.eye(2).double(), torch.tensor([[0, 0], [1, 1]]).double())
+    start = replace(together, log_noise=float(np.log(0.05)))
     ((number, line, place),) = shared_lines(rows, start, 0.8)
     assert number == 1
     torch.testing.assert_close(line.abs(), torch.ones(2).double(), atol=0.1, rtol=0)

@@ -4,19 +4,14 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from identifiable import DataError, Mixture
+from identifiable import DataError
 from identifiable.algorithms.factorial import FactorialMixture, covariances_of, em_mixture, free_bic, moments
-
-
-def random_mixture(n, components, rng, spread=(0.3, 1.5)):
-    """A factorial mixture with random means, deviations and weights."""
-    scales = rng.uniform(*spread, size=(components, n))
-    return Mixture(rng.dirichlet(np.full(components, 5.0)), rng.uniform(-3, 3, size=(components, n)), scales**2)
+from unmixing_problems import factorial_mixture
 
 
 def test_density_responsibilities_and_criteria():
     rng = np.random.default_rng(0)
-    z, W = random_mixture(3, 4, rng), rng.normal(size=(3, 3))
+    z, W = factorial_mixture(3, 4, rng), rng.normal(size=(3, 3))
     x = z.pushforward(np.linalg.inv(W), np.zeros(3))
     model, y = FactorialMixture.of(x, W), x.sample(500, rng)[0]
     parts = [multivariate_normal(m, C).logpdf(y) for m, C in zip(x.means, x.covariances, strict=True)]
@@ -43,7 +38,7 @@ def test_moments_are_those_of_the_rows():
 
 def test_em_never_loses_likelihood():
     rng = np.random.default_rng(5)
-    y = random_mixture(3, 4, rng).sample(2000, rng)[0] @ rng.normal(size=(3, 3))
+    y = factorial_mixture(3, 4, rng).sample(2000, rng)[0] @ rng.normal(size=(3, 3))
     model = FactorialMixture.of(em_mixture(y, 4, 0, max_iter=2), np.eye(3))
     scores = [model.improved(y, max_iter=k, tol=1e-12).score for k in range(1, 25)]
     assert np.diff(scores).min() > -2e-3  # the pseudo-rows are a prior
@@ -53,7 +48,7 @@ def test_em_never_loses_likelihood():
 def test_splits_and_joins_find_the_number_of_components():
     """Covariances of a free M-step are then nearly diagonal in the basis."""
     rng = np.random.default_rng(8)
-    y = random_mixture(3, 4, rng).sample(8000, rng)[0]
+    y = factorial_mixture(3, 4, rng).sample(8000, rng)[0]
     start = FactorialMixture.of(em_mixture(y, 2, 0), np.eye(3))
     found = start.resized(y, most=10, max_iter=50, tol=1e-6)
     assert len(found.weights) == 4

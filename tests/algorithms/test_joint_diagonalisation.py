@@ -4,16 +4,12 @@ import numpy as np
 import pytest
 
 from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, separation
+from unmixing_problems import purity
 
 
 def relative_gradient(W, C, w):
     M = W @ C @ W.T
     return sum(share * m / np.diag(m)[:, None] for share, m in zip(w, M, strict=True)) - np.eye(len(W))
-
-
-def purity(gain):
-    """How much of each row of W A is one entry: 1 for a permutation and scaling."""
-    return (np.abs(gain).max(1) / np.linalg.norm(gain, axis=1)).min()
 
 
 @pytest.mark.parametrize("seed", range(2))

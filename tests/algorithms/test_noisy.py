@@ -75,13 +75,6 @@ def test_sum_and_difference_of_two_latents_are_separated():
     assert mcc(z, read(found.rows, y)) > mcc(z, best_linear(z, y)) - 0.002
 
 
-def test_deterministic():
-    _, y, B, c = noisy(0, rows=1000)
-    one, two = (refine_under_noise(y, start_near(B, c, seed=0), seed=3) for _ in range(2))
-    np.testing.assert_array_equal(one.rows, two.rows)
-    assert (one.noise, one.gain) == (two.noise, two.gain)
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_a_start_that_does_not_improve_is_returned(seed):
     """The gain is never negative; at zero the start is returned unchanged. Gaussian data have no pattern."""
@@ -94,20 +87,12 @@ def test_a_start_that_does_not_improve_is_returned(seed):
     assert np.isfinite(found.rows).all()
 
 
-def degenerate():
+def test_degenerate_input_gives_finite_rows():
+    """Few rows, a singular start, a constant column, one latent."""
     rng = np.random.default_rng(0)
-    z = rng.normal(size=(500, 3)) * (rng.random((500, 3)) < 0.5)
-    exact = np.c_[np.eye(3), np.zeros(3)]
-    yield "no noise", z, exact
-    yield "few rows", z[:20], exact
-    yield "a singular start", z, np.c_[np.ones((3, 3)), np.zeros(3)]
-    yield "a constant column", z * [1, 1, 0], exact
-    yield "one latent", z[:, :1] + 0.05 * rng.normal(size=(500, 1)), np.array([[1.0, 0.0]])
-
-
-@pytest.mark.parametrize(("y", "start"), [pytest.param(y, s, id=name) for name, y, s in degenerate()])
-def test_degenerate_input_gives_finite_rows(y, start):
-    found = refine_under_noise(y, start)
-    assert np.isfinite(found.rows).all()
-    assert found.noise >= 0
-    assert found.gain >= 0
+    z, exact = rng.normal(size=(200, 3)) * (rng.random((200, 3)) < 0.5), np.eye(3, 4)
+    singular, one = np.c_[np.ones((3, 3)), np.zeros(3)], z[:, :1] + 0.05 * rng.normal(size=(200, 1))
+    for y, start in ((z[:20], exact), (z, singular), (z * [1, 1, 0], exact), (one, np.eye(1, 2))):
+        found = refine_under_noise(y, start)
+        assert np.isfinite(found.rows).all()
+        assert min(found.noise, found.gain) >= 0

@@ -31,13 +31,8 @@ def test_densities_and_criteria_are_those_of_the_smoothed_mixture():
     x, labels = line_and_plane(rng)
     model = from_labels(x, labels, Floor(0.3**2, 0.3**2, learnt=False))
     covariances = [(a * v) @ a.T + 0.09 * np.eye(3) for a, v in zip(model.axes, model.variances, strict=True)]
-    joint = np.stack(
-        [
-            np.log(w) + multivariate_normal(m, C).logpdf(x)
-            for w, m, C in zip(model.weights, model.means, covariances, strict=True)
-        ],
-        1,
-    )
+    densities = [multivariate_normal(m, C).logpdf(x) for m, C in zip(model.means, covariances, strict=True)]
+    joint = np.log(model.weights) + np.transpose(densities)
     np.testing.assert_allclose(model.log_joint(x), joint)
     np.testing.assert_allclose(log_sum_exp(joint), np.log(np.exp(joint).sum(1)))
     parameters = 1 + 2 * 3 + (1 + 2) + (3 + 2) + 1  # weight, means, covariances of rank 1 and 2, floor

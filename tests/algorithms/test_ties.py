@@ -8,6 +8,7 @@ from identifiable.algorithms.factorial import FactorialMixture
 from identifiable.algorithms.ties import Tied, exchanged, groups_of, loss, pooled, projected, tied
 from identifiable.data import make_gmm
 from identifiable.metrics import mcc
+from unmixing_problems import purity
 
 GRAPHS = {  # sizes of the hidden variables, and the latents that each moves
     "two": ((2, 3), [[0, 1, 2], [2, 3, 4]]),
@@ -39,11 +40,6 @@ def truth(graph, rng):
 
 def as_sets(groups):
     return [{frozenset(np.flatnonzero(group == g).tolist()) for g in group} for group in groups]
-
-
-def purity(gain):
-    """How much of each row of W A is one entry: 1 for a permutation and scaling."""
-    return (np.abs(gain).max(1) / np.linalg.norm(gain, axis=1)).min()
 
 
 @pytest.mark.parametrize("graph", GRAPHS)

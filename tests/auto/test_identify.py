@@ -57,12 +57,6 @@ def test_density_in_the_units_of_the_table_integrates_to_one(columns):
     assert density.sum() * (t[1] - t[0]) * (s[1] - s[0]) == pytest.approx(1, abs=1e-3)
 
 
-def test_score_of_rescaled_columns_follows_the_change_of_variables(sparse):
-    gains = np.array([10.0, 0.1, 7.0])
-    one, other = (Identify(model="SparseUnmixing", **QUIET).fit(x) for x in (sparse.x, sparse.x * gains))
-    assert other.score(sparse.x * gains) == pytest.approx(one.score(sparse.x) - np.log(gains).sum())
-
-
 def test_columns_of_a_report_are_effects_of_the_latent(found):
     model, frame = found
     z = model.transform(frame)
@@ -89,16 +83,9 @@ def test_gaussian_noise_has_nothing_to_identify():
     """Whatever is tried in little time, no model beats a Gaussian, and no latent is called stable."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 3)) @ rng.normal(size=(3, 3))
-    model = Identify(seconds=3, n_restarts=2, **QUIET).fit(x)
+    model = Identify(seconds=2, n_restarts=2, **QUIET).fit(x)
     assert model.verdict_ == "nothing identifiable"
     assert {t.verdict for t in model.latent_reports_} == {model.fit_status_} == {"unstable"}
-
-
-def test_affine_mixture_of_clusters_is_not_taken_for_a_nonlinear_one():
-    s = make_gmm(1000, n=2, components=4, layers=1, random_state=0)
-    model = Identify(seconds=4, n_restarts=2, **QUIET).fit(s.x)
-    assert type(model.model_).__name__ == "FactorialUnmixing"
-    assert mcc(s.z, model.transform(s.x)) > 0.98
 
 
 def test_u_is_used():
@@ -145,8 +132,8 @@ def test_projection_that_depends_on_the_rows_is_not_stable():
 
 
 def test_expected_mcc_is_that_of_another_run():
-    x = load_digits().x[:600]
-    new, rows = np.split(np.random.default_rng(0).permutation(600), [120])
+    x = load_digits().x[:400]
+    new, rows = np.split(np.random.default_rng(0).permutation(400), [80])
     x = x[:, x[rows].std(0) > 0]
     options = FACTORIAL | {"common_scale": True, "n_restarts": 1}
     one, other = (Identify(2, **options | {"random_state": seed}).fit(x[rows]) for seed in (3, 4))

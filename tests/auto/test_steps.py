@@ -55,13 +55,9 @@ def test_count_latents_from_stability():
     assert "for 6" in one[1]
     assert "for 8" not in one[1]
     assert steps.count_latents(task(y), [family(gain=-1.0)])[0] == 2  # no better than a Gaussian
+    late = replace(family(), build=lambda n, **given: FakeModel(n, fails="late", **given))
     with time_limit(0):
-        assert (
-            steps.count_latents(
-                task(y), [replace(family(), build=lambda n, **given: FakeModel(n, fails="late", **given))]
-            )[0]
-            == 2
-        )
+        assert steps.count_latents(task(y), [late])[0] == 2
 
 
 def test_tasks_hold_out_the_same_rows_and_order_the_others_by_seed(y):
@@ -178,14 +174,10 @@ def test_confirmation_without_time_is_no_confirmation(y):
 
 def test_alternatives_are_compared_by_their_chances(y):
     search = task(y)
-    trials = {
-        name: steps.try_family(search, family(name, turn=turn), 3) for name, turn in (("a", 0), ("b", 0), ("c", 0.5))
-    }
-    trials["c"] = steps.Trial(
-        *[getattr(trials["c"], f) for f in ("candidate", "model")],
-        search.refits.fit(trials["c"].model, search.train, 1),
-        np.empty(0),
-    )
+    turns = {"a": 0, "b": 0, "c": 0.5}
+    trials = {name: steps.try_family(search, family(name, turn=turn), 3) for name, turn in turns.items()}
+    turned = search.refits.fit(trials["c"].model, search.train, 1)
+    trials["c"] = replace(trials["c"], fitted=turned, gains=np.empty(0))
     fitted = trials["a"].fitted
     same, _ = steps.compare(search, fitted, trials, {"b": 0.3})
     np.testing.assert_allclose(same, 1)

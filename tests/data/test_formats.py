@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
@@ -17,6 +17,8 @@ from table_writers import (
     ARRAY_WRITERS,
     FRAME_WRITERS,
     NUMBERS,
+    bits,
+    quick,
     write_csv,
     write_npy,
     write_npz,
@@ -24,15 +26,9 @@ from table_writers import (
     write_text,
 )
 
-quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
 finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
 
 matrices = hnp.arrays(np.float64, st.tuples(st.integers(2, 6), st.integers(1, 4)), elements=finite)
-
-
-def bits(x):
-    return x.dtype, x.shape, np.ascontiguousarray(x).tobytes()
 
 
 @pytest.mark.parametrize("how", FRAME_WRITERS)
@@ -69,20 +65,6 @@ def test_float32_is_kept_and_other_types_become_float64(tmp_path, dtype, kept):
         read = read_table(source).x
         assert read.dtype == kept
         np.testing.assert_array_equal(read, x.astype(float))
-
-
-def test_booleans_of_a_csv_are_0_and_1(tmp_path):
-    assert read_table(write_text(tmp_path / "t.csv", "a,b\nTrue,1\nFalse,2\n")).x.tolist() == [[1, 1], [0, 2]]
-
-
-def test_spaces_after_a_separator_are_ignored(tmp_path):
-    sample = read_table(write_text(tmp_path / "t.csv", "a, site, b\n1, p, 2\n3, q, 4\n"), u="site")
-    assert (sample.columns, sample.u.tolist(), sample.x.tolist()) == (("a", "b"), ["p", "q"], [[1, 2], [3, 4]])
-
-
-def test_integers_are_names(tmp_path):
-    assert read_table(pd.DataFrame(np.eye(2)), u="1").columns == ("0",)
-    assert read_table(write_text(tmp_path / "t.csv", "400,410,420\n1,2,3\n4,5,7\n")).columns == ("400", "410", "420")
 
 
 def test_key_chooses_the_array_of_an_npz(tmp_path):
@@ -150,43 +132,30 @@ def test_folders_without_images_and_broken_images_are_refused(tmp_path):
         read_table(tmp_path)
 
 
-def test_images_of_unknown_modes_are_refused(tmp_path):
-    with pytest.raises(DataError, match="have CMYK: convert"):
-        read_table(save_images(tmp_path / "i", {"a.jpg": ("CMYK", (2, 2)), "b.jpg": ("CMYK", (2, 2))}))
-
-
 BAD_FILES = {
     "empty.csv": (b"", DataError, r"empty.csv is empty \(0 bytes\)"),
-    "empty.npy": (b"", DataError, r"empty.npy is empty"),
     "blank.csv": (b"\n\n", DataError, r"blank.csv is empty: a line of names"),
     "header.csv": (b"a,b\n", DataError, r"header.csv has no rows"),
-    "one.csv": (b"a,b\n1,2\n", DataError, r"one.csv has one row"),
     "ragged.csv": (b"a,b\n1,2\n3,4,5\n", DataError, r"ragged.csv is ragged.*Expected 2 fields in line 3, saw 3"),
     "labels.csv": (b"a,b\nr1,1,2\nr2,3,4\n", DataError, r"ragged: its lines have more fields than the 2 names"),
     "short.csv": (b"a,b\n1,2\n3\n4,5\n", DataError, r"'b': 1 missing value, first in row 1"),
     "twice.csv": (b"a,b,a\n1,2,3\n4,5,6\n", DataError, r"duplicate column names 'a'"),
     "headless.csv": (b"0.5,1\n1,2\n3,4\n", DataError, r"seems to have no line of names.*'0.5,1'.*header=None"),
-    "trailing.csv": (b"a,b,\n1,2,\n3,4,\n", DataError, r"'Unnamed: 2': 2 missing values, first in row 0"),
     "latin.csv": ("a,naïve\n1,2\n".encode("latin-1"), DataError, r"must be text in UTF-8. Line 1 is not: .*Save it as"),
-    "late.csv": ("a,b\n1,x\n2,é\n".encode("latin-1"), DataError, r"UTF-8. Line 3 is not"),
     "wide.csv": ("a,b\n1,2\n".encode("utf-16"), DataError, r"Line 1 is not \(the file seems to be UTF-16\)"),
     "german.csv": (b"a;b\n1,5;2\n2,5;3\n", DataError, r"'a': numbers with a decimal comma, first '1,5' in row 0"),
-    "tabs.tsv": (b"a\tb\n1\t\n\t2\n", DataError, r"'a': 1 missing value, first in row 1.*\n  'b': 1 .* row 0"),
     "sheet.xlsx": (b"PK", DataError, r"must end in .csv, .tsv, .parquet, .npy, .npz.* Got '.xlsx'"),
     "plain": (b"1", DataError, r"Got 'no ending'"),
     "noise.npy": (b"noise" * 9, DamagedFileError, r"noise.npy cannot be read as .npy .*write it again"),
-    "noise.npz": (b"noise" * 9, DamagedFileError, r"noise.npz cannot be read as .npz"),
     "noise.parquet": (b"noise" * 9, DamagedFileError, r"noise.parquet cannot be read as .parquet"),
 }
 
 
 BAD_ARRAYS = {
     "1-D": (np.zeros(5), r"Got 1-D, shape \(5,\): x.reshape\(-1, 1\)"),
-    "series": (NUMBERS["a"], r"Got 1-D"),
     "4-D": (np.zeros((2, 3, 4, 7)), r"Got 4-D, shape \(2, 3, 4, 7\): x.reshape\(len\(x\), -1\)"),
     "complex": (np.zeros((3, 2), dtype=complex), r"Got complex128 dtype.*imaginary"),
     "object": (np.array([[1, None]], dtype=object), r"Got object dtype.*dtype=float"),
-    "strings": ([["a", "b"], ["c", "d"]], r"Got <U1 dtype"),
     "dict": ({"a": [1, 2]}, r"Got object dtype"),
     "ragged list": ([[1, 2], [3]], r"all rows of one length"),
 }
@@ -210,25 +179,10 @@ def test_a_file_that_cannot_be_used_is_refused_by_name(tmp_path, name):
 @pytest.mark.parametrize("kept", [0.3, 0.7, 0.97])
 def test_truncated_binary_files_are_refused(tmp_path, suffix, kept):
     x = np.random.default_rng(0).normal(size=(50, 3))
-    whole = {
-        "npy": lambda path: write_npy(x, path),
-        "npz": lambda path: write_npz(path, x=x),
-        "parquet": lambda path: write_parquet(pd.DataFrame(x).add_prefix("x"), path),
-    }[suffix](tmp_path / f"t.{suffix}").read_bytes()
+    write = FRAME_WRITERS["parquet"] if suffix == "parquet" else ARRAY_WRITERS[suffix]
+    whole = write(pd.DataFrame(x).add_prefix("x") if suffix == "parquet" else x, tmp_path).read_bytes()
     with pytest.raises(DamagedFileError, match=r"cut short, altered or of another kind: copy or write it again"):
         read_table(write_text(tmp_path / f"cut.{suffix}", whole[: int(kept * len(whole))]))
-
-
-def test_altered_pages_are_refused(tmp_path):
-    x = np.random.default_rng(0).normal(size=(500, 3))
-    packed = tmp_path / "t.npz"
-    np.savez_compressed(packed, x=x)
-    pages = write_parquet(pd.DataFrame(x).add_prefix("x"), tmp_path / "t.parquet")
-    for path, start in ((packed, 500), (pages, 4)):
-        content = bytearray(path.read_bytes())
-        content[start : start + 200] = b"\xa5" * 200
-        with pytest.raises(DamagedFileError, match=f"{path.name} cannot be read"):
-            read_table(write_text(path, bytes(content)))
 
 
 def test_pickles_are_never_opened(tmp_path):
@@ -237,11 +191,7 @@ def test_pickles_are_never_opened(tmp_path):
             return Path.touch, (tmp_path / "exploded",)
 
     bombs = np.array([[Bomb()]], dtype=object)
-    sources = [
-        (write_npy(bombs, tmp_path / "t.npy"), None),
-        (write_npz(tmp_path / "t.npz", x=bombs), "x"),
-    ]
-    for path, key in sources:
+    for path, key in ((write_npy(bombs, tmp_path / "t.npy"), None), (write_npz(tmp_path / "t.npz", x=bombs), "x")):
         with pytest.raises(DataError, match=r"holds Python objects .*unpickling can run any code"):
             read_table(path, key=key)
     assert not (tmp_path / "exploded").exists()
@@ -268,8 +218,6 @@ def test_a_missing_file_names_similar_files(tmp_path):
     write_csv(NUMBERS, tmp_path / "measurements.csv")
     with pytest.raises(FileNotFoundError, match=r"There is no .*mesurements.csv. Near it: measurements.csv"):
         read_table(tmp_path / "mesurements.csv")
-    with pytest.raises(FileNotFoundError, match=r"There is no .*zzz.$"):
-        read_table(str(tmp_path / "zzz"))
     with pytest.raises(FileNotFoundError, match=r"the folder .*nowhere does not exist"):
         read_table(tmp_path / "nowhere" / "t.csv")
 

@@ -9,7 +9,6 @@ import pickle
 import tarfile
 import threading
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -182,22 +181,18 @@ def test_cifar_batches_may_lie_in_the_folder_of_the_archive(tmp_path):
     np.testing.assert_array_equal(real.load_cifar10(tmp_path, split="test").u, LABELS)
 
 
-def test_the_first_cifar_batches_are_a_smaller_training_set(tmp_path):
+def test_the_first_cifar_batches_are_a_smaller_training_set_and_a_gap_is_named(tmp_path):
     put(tmp_path, {key: BATCHES[key] for key in list(BATCHES)[:2]})
     assert len(real.load_cifar10(tmp_path)) == 6
-
-
-def test_a_gap_between_cifar_batches_is_named(tmp_path):
-    put(tmp_path, {key: BATCHES[key] for key in list(BATCHES) if "_2" not in key})
+    put(tmp_path, BATCHES)
+    (tmp_path / "data_batch_2.bin").unlink()
     with pytest.raises(FileNotFoundError, match=r"Expected data_batch_2.bin .* beside .*data_batch_5.bin"):
         real.load_cifar10(tmp_path)
 
 
 def test_the_whole_archive_wins_over_some_loose_batches(tmp_path):
-    put(
-        tmp_path,
-        {"data_batch_1.bin": BATCHES["cifar10/data_batch_1.bin"], "cifar-10-binary.tar.gz": gzip.compress(TAR)},
-    )
+    key = "cifar10/data_batch_1.bin"
+    put(tmp_path, {key: BATCHES[key], "cifar-10-binary.tar.gz": gzip.compress(TAR)})
     assert len(real.load_cifar10(tmp_path)) == N
 
 
@@ -229,10 +224,9 @@ def test_the_graph_points_from_cause_to_effect(monkeypatch, tmp_path):
 
 def test_digits_are_sixteenths_of_white():
     digits = real.load_digits()
-    assert digits.x.dtype == np.float32
+    assert (digits.x.dtype, digits.x.shape, len(digits.columns)) == (np.float32, (1797, 64), 64)
     np.testing.assert_array_equal(np.unique(digits.x * 16), np.arange(17))
-    assert np.bincount(digits.u).tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
-    assert len(digits.columns) == 64
+    np.testing.assert_array_equal(np.unique(digits.u), np.arange(10))
 
 
 # What is refused
@@ -257,7 +251,7 @@ def test_a_changed_bit_is_refused(published):
     assert same(loader(folder), whole)
 
 
-def test_a_truncated_file_is_refused(published):
+def test_a_file_that_is_cut_short_or_too_long_is_refused(published):
     loader, folder, files, _ = published
     whole = loader(folder)
     rng = np.random.default_rng(2)
@@ -266,17 +260,8 @@ def test_a_truncated_file_is_refused(published):
             (folder / name).write_bytes(content[:length])
             # A plain tar file ends with zeros that carry nothing.
             assert refuses(loader, folder, whole) or (name.endswith(".tar") and not any(content[length:]))
-        (folder / name).write_bytes(content)
-
-
-def test_bytes_added_at_the_end_are_refused(published):
-    loader, folder, files, _ = published
-    for name, content in files.items():
-        if name.endswith(".tar"):
-            continue
         (folder / name).write_bytes(content + b"\x01\x02\x03\x04\x05")
-        with pytest.raises(DamagedFileError):
-            loader(folder)
+        assert refuses(loader, folder, whole) or name.endswith(".tar")
         (folder / name).write_bytes(content)
 
 
@@ -310,14 +295,6 @@ def test_cifar_labels_and_members_are_checked(tmp_path):
         real.load_cifar10(tmp_path, split="test")
 
 
-@pytest.mark.parametrize("name", ["svhn", "sachs", "graph"])
-def test_only_the_published_file_is_accepted(name, tmp_path):
-    loader, files, _, _ = FORMATS[name]
-    put(tmp_path, files)
-    with pytest.raises(DamagedFileError, match="the published"):
-        loader(tmp_path)
-
-
 class Evil:
     def __init__(self, path):
         self.path = path
@@ -344,12 +321,9 @@ def test_an_unknown_split_is_named():
 @pytest.mark.parametrize(
     ("loader", "words"),
     [
-        (real.load_mnist, r"train-images-idx3-ubyte\.gz or train-images-idx3-ubyte in .*ossci-datasets"),
         (real.load_fashion_mnist, r"train-images-idx3-ubyte\.gz or .*fashion-mnist"),
         (real.load_cifar10, r"cifar-10-binary\.tar\.gz or .*cs\.toronto\.edu"),
-        (real.load_svhn, r"train_32x32\.mat in .*ufldl\.stanford\.edu"),
         (real.load_sachs, r"sachs\.2005\.continuous\.txt in .*cmu-phil"),
-        (real.sachs_graph, r"sachs\.2005\.ground\.truth\.graph\.txt in .*cmu-phil"),
     ],
 )
 def test_a_missing_file_says_what_was_expected_where_and_how_to_get_it(loader, words, tmp_path):
@@ -385,14 +359,8 @@ def server(tmp_path, monkeypatch) -> Iterator[tuple[Path, list[str]]]:
         thread.start()
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         monkeypatch.setenv("IDENTIFIABLE_DATA", str(tmp_path / "cache"))
-        monkeypatch.setattr(
-            real,
-            "DOWNLOADS",
-            {
-                key: (f"http://127.0.0.1:{httpd.server_port}/", checksum)
-                for key, (_, checksum) in real.DOWNLOADS.items()
-            },
-        )
+        for key, (_, checksum) in real.DOWNLOADS.items():
+            monkeypatch.setitem(real.DOWNLOADS, key, (f"http://127.0.0.1:{httpd.server_port}/", checksum))
         yield web, asked
         httpd.shutdown()
         thread.join()
@@ -422,12 +390,11 @@ def test_a_set_is_downloaded_once_to_its_own_folder_of_the_cache(name, server, m
     (web, asked), (loader, files) = server, DOWNLOADS[name]
     offer(monkeypatch, web, files)
     first = loader()
+    cache = tmp_path / "cache"
     assert sorted(asked) == sorted(Path(key).name for key in files)
-    assert {path.relative_to(tmp_path / "cache").as_posix() for path in (tmp_path / "cache" / name).iterdir()} == set(
-        files
-    )
+    assert {path.relative_to(cache).as_posix() for path in (cache / name).iterdir()} == set(files)
     assert same(loader(), first)
-    assert same(loader(tmp_path / "cache" / name), first)
+    assert same(loader(cache / name), first)
     assert len(asked) == len(files)
 
 
@@ -467,104 +434,15 @@ def test_without_the_environment_variable_the_users_cache_folder_is_used(server,
     assert (tmp_path / "home" / "identifiable" / "svhn" / "train_32x32.mat").is_file()
 
 
-def test_every_download_has_a_checksum_of_a_known_kind():
-    for url, checksum in real.DOWNLOADS.values():
-        assert url.startswith("http")
-        assert url.endswith("/")
-        assert len(checksum) == (36 if checksum.startswith("md5:") else 64)
-    assert all(len(checksum) in (36, 64) for checksum in real.CONTENTS.values())
-
-
 # The real files
 
 
-def digest(pixels):
-    return hashlib.sha256(np.rint(pixels * 255).astype(np.uint8).tobytes()).hexdigest()
-
-
 @needs_shared
-@pytest.mark.parametrize(
-    ("split", "counts", "pixels"),
-    [
-        ("train", [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949], "741c988805d008ac6e4c904b69001ba1"),
-        ("test", [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009], "6d87418db22cc8025d05968bec9bd5c3"),
-    ],
-)
-def test_mnist_is_mnist(split, counts, pixels):
-    loaded = real.load_mnist(SHARED / "mnist", split=split)
-    assert loaded.x.shape == (sum(counts), 784)
-    assert loaded.image_shape == (28, 28)
-    assert np.bincount(loaded.u).tolist() == counts
-    assert digest(loaded.x).startswith(pixels)
-
-
-@needs_shared
-@pytest.mark.parametrize(
-    ("split", "counts", "first"),
-    [
-        ("train", [1005, 974, 1032, 1016, 999, 937, 1030, 1001, 1025, 981], [6, 9, 9, 4, 1]),
-        ("test", [488, 505, 512, 497, 507, 488, 491, 495, 504, 513], [3, 8, 8, 0, 6]),
-    ],
-)
-def test_cifar10_is_cifar10(split, counts, first):
-    loaded = real.load_cifar10(SHARED / "cifar10", split=split)
-    assert loaded.x.shape == (sum(counts), 3072)
-    assert loaded.image_shape == (32, 32, 3)
-    assert np.bincount(loaded.u).tolist() == counts
-    assert loaded.u[:5].tolist() == first
-    packed = loaded.x.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2).reshape(len(loaded), -1)
-    record = np.column_stack((loaded.u, np.rint(packed * 255))).astype(np.uint8).tobytes()
-    assert hashlib.sha256(record).hexdigest() in real.CONTENTS.values()
-
-
-@needs_shared
-def test_sachs_is_sachs():
-    raw, logs = real.load_sachs(SHARED / "sachs"), real.load_sachs(SHARED / "sachs", log=True)
+def test_the_real_files_are_read():
+    """Their loaders compare them with published checksums."""
+    for split, rows in (("train", 60_000), ("test", 10_000)):
+        assert real.load_mnist(SHARED / "mnist", split=split).x.shape == (rows, 784)
+        assert len(real.load_cifar10(SHARED / "cifar10", split=split)) in (5000, 10_000)
+    raw, graph = real.load_sachs(SHARED / "sachs"), real.sachs_graph(SHARED / "sachs")
     assert raw.x.shape == (7466, 11)
-    assert np.bincount(raw.u).tolist() == [853, 902, 911, 723, 810, 799, 848, 913, 707]
-    assert np.all(np.diff(raw.u) >= 0)
-    assert raw.x.min() == 1.0
-    assert raw.x[0, :3].tolist() == [26.4, 13.2, 8.82]
-    np.testing.assert_allclose(logs.x[0, :3], [3.5946, 3.1442, 2.9349], atol=5e-5)
-    graph = real.sachs_graph(SHARED / "sachs")
-    assert graph.nodes == raw.columns
-    assert graph.adjacency.sum() == 20
-    assert graph.adjacency[graph.nodes.index("raf"), graph.nodes.index("mek")] == 1
-    assert not np.linalg.matrix_power(graph.adjacency, 11).any()  # no cycle
-
-
-@needs_shared
-def test_the_environment_variable_may_name_files_that_are_already_there(monkeypatch):
-    monkeypatch.setenv("IDENTIFIABLE_DATA", str(SHARED))
-    assert len(real.load_mnist(split="test")) == 10_000
-    assert len(real.load_sachs()) == 7466
-
-
-@needs_shared
-@pytest.mark.parametrize(
-    ("loader", "keys"),
-    [
-        (real.load_mnist, ["mnist/train-labels-idx1-ubyte.gz", "mnist/train-images-idx3-ubyte.gz"]),
-        (partial(real.load_cifar10, split="test"), ["cifar10/test_batch.bin.gz"]),
-        (real.load_sachs, [real.SACHS_RAW, real.SACHS_MIXED]),
-        (real.sachs_graph, [real.SACHS_EDGES]),
-    ],
-)
-@pytest.mark.parametrize("unpack", [True, False])
-def test_a_changed_bit_in_a_real_file_is_refused(loader, keys, unpack, tmp_path):
-    paths = [tmp_path / Path(key).name for key in keys]
-    for path, key in zip(paths, keys, strict=True):
-        path.symlink_to(SHARED / key)
-    content, path = paths[0].read_bytes(), paths[0]
-    path.unlink()
-    if unpack and path.suffix == ".gz":
-        content, path = gzip.decompress(content), path.with_suffix("")
-    rng = np.random.default_rng(4)
-    changed = bytearray(content)
-    # Not in gzip's header, whose date and name carry no data, nor in the last bits before its trailer.
-    for position in (*rng.integers(64, len(content) - 9, 2), len(content) - 5):
-        changed[position] ^= 1 << int(rng.integers(8))
-        path.write_bytes(changed)
-        with pytest.raises(DamagedFileError, match=r"expected.*found.*get it again"):
-            loader(tmp_path)
-        changed[position] = content[position]
+    assert (graph.nodes, graph.adjacency.sum()) == (raw.columns, 20)

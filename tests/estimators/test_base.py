@@ -9,7 +9,8 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from identifiable import DataError, FitFailedError, Level, Mixture, RecoveryWarning, certify
-from identifiable.estimators.base import LatentModel, Stability, plain_table, resolve_device
+from identifiable.agreement.stability import Stability
+from identifiable.estimators.base import LatentModel, plain_table, resolve_device
 
 
 @dataclass(eq=False, repr=False)

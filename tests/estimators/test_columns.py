@@ -10,7 +10,10 @@ from identifiable import IVAE, MFCVAE, VAE, DataError, VaDE, load, save
 from identifiable.data import load_digits
 from identifiable.nets import ConvNet, Dense, ResNet
 
-pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning"),
+    pytest.mark.filterwarnings("error::RuntimeWarning"),  # single precision does not overflow in the checks
+]
 
 
 @pytest.fixture(scope="module")

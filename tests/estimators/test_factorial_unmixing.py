@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from identifiable import (
-    FactorialUnmixing,
-    IndependentComponents,
-    Level,
-    Mixture,
-    RecoveryWarning,
-    load,
-    save,
-)
+from identifiable import FactorialUnmixing, IndependentComponents, Level, Mixture, RecoveryWarning, load, save
 from identifiable.data import make_gmm
 from identifiable.metrics import mcc, r2
 

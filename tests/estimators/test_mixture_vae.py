@@ -10,10 +10,10 @@ from sklearn.decomposition import PCA
 
 from autoencoder_helpers import QUICK, expected_log_joint, initialised, rand
 from identifiable import MFCVAE, DataError, GMMFlow, Level, Mixture, VaDE
+from identifiable.agreement.stability import Stability
 from identifiable.data import load_digits
 from identifiable.estimators import mixture_vae
 from identifiable.estimators.autoencoder import Posterior
-from identifiable.estimators.base import Stability
 from identifiable.estimators.mixture_vae import BOUNDS, STARTS, _product
 from identifiable.metrics import clustering_accuracy
 from identifiable.nets import Dense
@@ -257,6 +257,13 @@ def test_init_flow_starts_at_the_maps_and_the_mixture_of_the_flow(x):
     assert all(parameter.requires_grad for parameter in module.parameters())
     assert module.log_noise.max() < 0  # at the error of the decoder, with a floor
     assert module.log_noise.exp().min() > mixture_vae.LEAST_NOISE * 0.99
+
+
+def test_init_flow_allows_columns_that_vary_only_in_held_out_rows():
+    x = np.c_[np.random.default_rng(0).normal(size=(200, 3)), np.eye(200)[:, :40]]
+    model = VaDE(2, 3, **TINY | {"init": "flow"})
+    assert (np.ptp(model._split(x, None).X_train, axis=0) == 0).any()
+    assert np.isfinite(model.fit(x).score(x))
 
 
 def test_a_failed_flow_is_replaced_by_the_best_one(x, monkeypatch):

@@ -81,7 +81,10 @@ def test_samples_decode_gaussian_latents(x):
 
 def test_columns_keep_their_relative_sizes(x):
     """One scale for all columns: rescaled data are the same problem, a rescaled column is not."""
-    z = TwoStage(2, **QUICK).fit(x).transform(x)
+    model = TwoStage(2, **QUICK).fit(x)
+    rows, z = model._split(x, None).X_train, model.transform(x)
+    np.testing.assert_allclose(model.mean_, rows.mean(0))
+    assert model.scale_ == pytest.approx(np.sqrt(rows.var(0).mean()))
     np.testing.assert_allclose(TwoStage(2, **QUICK).fit(4 * x).transform(4 * x), z, atol=1e-3)
     taller = x * [5, 1, 1, 1]
     assert np.abs(TwoStage(2, **QUICK).fit(taller).transform(taller) - z).max() > 0.01
@@ -89,7 +92,7 @@ def test_columns_keep_their_relative_sizes(x):
 
 def test_constrained_training_has_constant_rates():
     plan = TwoStage()._constrained(7, 5, (0.1, 0.2))
-    assert (plan.steps, plan.batch_size, plan.dual_rate) == (7, 5, 0.2)
+    assert (plan.steps, plan.batch_size, plan.dual_rate, plan.betas) == (7, 5, 0.2, (0.9, 0.999))
     assert {plan.rate(step) for step in range(7)} == {0.1}
 
 

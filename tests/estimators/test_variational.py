@@ -6,7 +6,7 @@ import torch
 from sklearn.base import clone
 
 from autoencoder_helpers import QUICK, LinearModel, interrupt, require_moments
-from identifiable import IVAE, MFCVAE, VAE, DamagedFileError, IFlow, VaDE
+from identifiable import IVAE, MFCVAE, VAE, DamagedFileError, DataError, IFlow, Mixture, VaDE
 from identifiable.estimators import mixture_vae, variational
 from identifiable.nets import Dense
 
@@ -45,6 +45,17 @@ def test_the_bound_lacks_the_divergence_of_q_from_the_posterior(monkeypatch):
     np.testing.assert_allclose(exact - bound, np.exp(0.6) - 1 - 0.6, atol=0.02)  # of two latents
     np.testing.assert_allclose(tighter, exact, atol=0.02)
     assert (bound < tighter).all()
+
+
+def test_draws_from_a_mixture_or_one_of_its_components():
+    mixture, rng = Mixture([0.3, 0.7], [[0.0], [10.0]], [[1.0], [4.0]]), np.random.RandomState(0)
+    for component, mean, sd in ((None, 7.0, 4.9), (0, 0.0, 1.0), (1, 10.0, 2.0)):
+        z = variational.draw_from(mixture, 5000, component, "cell", rng)
+        assert z.shape == (5000, 1)
+        np.testing.assert_allclose((z.mean(), z.std()), (mean, sd), atol=0.2)
+    for wrong in (2, -1, 0.5):
+        with pytest.raises(DataError, match="cell"):
+            variational.draw_from(mixture, 1, wrong, "cell", rng)
 
 
 def test_the_reported_scores_are_the_bound_of_the_restarts(x):

@@ -1,4 +1,4 @@
-"""A Dask cluster computes the same records as this machine, although its workers write none of them."""
+"""A Dask cluster computes the same records as this machine, and repeats no finished run."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 
 import fresh
 from identifiable.experiments import cluster
-from identifiable.experiments.run_folder import read_records
+from identifiable.experiments.run_folder import RunFolder, read_records
 from identifiable.experiments.runner import run_all
 from run_helpers import (
     contents,
@@ -54,7 +54,7 @@ def scheduler(tmp_path):
         process.join()
 
 
-def test_a_cluster_computes_the_same_even_if_a_worker_is_killed(folder, log, scheduler):
+def test_a_cluster_computes_the_same_even_if_a_worker_is_killed(folder, log, scheduler, monkeypatch):
     requested = (one_run(0), one_run(1, seconds=1), *runs(6)[2:])
     with killing(log, beside=requested[1]):
         measure = once_waits(log, requested[0])
@@ -65,6 +65,10 @@ def test_a_cluster_computes_the_same_even_if_a_worker_is_killed(folder, log, sch
     again = run_all(requested, folder, measure=logged(log), cluster=scheduler, verbose=0)
     assert again == results
     assert len(noted(log, "end")) == len(requested)
+    monkeypatch.setattr(RunFolder, "begin", lambda folder: "of a folder that the workers do not see")
+    other = folder.with_name("other")
+    unseen = run_all(requested, other, measure=logged(log), cluster=scheduler, device=on_cpu, verbose=0)
+    assert contents(unseen.records) == expected(requested)
 
 
 @pytest.fixture
@@ -81,7 +85,7 @@ def test_a_local_cluster_survives_a_run_that_kills_its_worker(folder, log, capfd
     assert [r.status for r in results.records] == ["done", "failed", "done", "done"]
     assert results.records[1].error.startswith("the process died")
     assert noted(log, "start").count(requested[1].key) == 2
-    assert len(set(noted(log, "end"))) == 3  # a result that the killed worker still held is computed again
+    assert len(noted(log, "end")) == 3
     again = run_all(requested, folder, measure=logged(log), retry_failed=True, **options)
     assert contents(again.records) == expected(requested)
     assert not any(map(is_alive, pids(log)))

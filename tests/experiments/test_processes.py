@@ -4,14 +4,13 @@ import errno
 import os
 import signal
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from identifiable.experiments.processes import THREAD_VARIABLES, ReplacedProcess, thread_counts
 from identifiable.experiments.run_folder import RunFolder, read_records
-from run_helpers import fails_at_1, files, is_alive, logged, noted, one_run, pids, runs, task, until
+from run_helpers import files, is_alive, logged, one_run, pids, runs, task, until
 
 
 def test_processes_share_the_processors(monkeypatch):
@@ -27,14 +26,19 @@ def test_processes_share_the_processors(monkeypatch):
 
 @pytest.fixture
 def process(forked, folder):
+    process = ReplacedProcess({})
+    yield process
+    process.end()
+
+
+@pytest.fixture
+def token(folder):
     with RunFolder(folder).locked():
-        process = ReplacedProcess({})
-        yield process
-        process.end()
+        yield RunFolder(folder).begin()
 
 
-def test_a_process_that_dies_between_two_tasks_is_replaced(process, folder, log):
-    first, second = (task(run, logged(log), folder) for run in runs(2))
+def test_a_process_that_dies_between_two_tasks_is_replaced(process, folder, token, log):
+    first, second = (task(run, logged(log), folder, token) for run in runs(2))
     assert process.submit(first).result() is None
     assert process.is_free
     (pid,) = pids(log)
@@ -48,19 +52,6 @@ def test_a_process_that_dies_between_two_tasks_is_replaced(process, folder, log)
     assert not any(map(is_alive, pids(log)))
 
 
-def test_a_recorded_run_is_measured_again_only_if_it_failed_before(process, folder, log):
-    for run in runs(2):
-        process.submit(task(run, fails_at_1(log), folder)).result()
-    assert len(noted(log, "start")) == 2
-    for run in runs(2):
-        process.submit(task(run, fails_at_1(log), folder)).result()
-        assert task(run, fails_at_1(log), folder).is_recorded()
-    assert len(noted(log, "start")) == 2
-    for run in runs(2):
-        process.submit(replace(task(run, fails_at_1(log), folder), retried=True)).result()
-    assert noted(log, "start")[2:] == [one_run(1).key]
-
-
 def _fills_the_disk(run, device):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -71,9 +62,9 @@ def _fills_the_disk(run, device):
     return outcome
 
 
-def test_a_full_disk_is_one_error_and_leaves_nothing_half_written(process, folder):
-    process.submit(task(one_run(0), _fills_the_disk, folder)).result()
+def test_a_full_disk_is_one_error_and_leaves_nothing_half_written(process, folder, token):
+    process.submit(task(one_run(0), _fills_the_disk, folder, token)).result()
     with pytest.raises(OSError, match="No space left") as caught:
-        process.submit(task(one_run(1), _fills_the_disk, folder)).result()
+        process.submit(task(one_run(1), _fills_the_disk, folder, token)).result()
     assert caught.value.errno == errno.ENOSPC
     assert files(folder) == ["cells", f"cells/{one_run(0).key}.json"]

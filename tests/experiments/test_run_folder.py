@@ -76,7 +76,10 @@ def test_damaged_and_unfinished_files_are_left_out_of_the_records(folder):
     assert one_run(1).key in str(caught[0].message)
     assert len(caught) == 1
     assert sorted(r.run.seed for r in records) == [0, 2]
-    kept.remove_unfinished_files()
+    token = kept.begin()
+    assert kept.has_token(token)
+    assert not kept.has_token(kept.begin()[:5])
+    assert not kept.has_token(token)
     assert files(folder) == sorted(["cells", "cells/a.json", *(f"cells/{run.key}.json" for run in runs(3))])
 
 

@@ -3,14 +3,16 @@
 import math
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from identifiable import RecoveryWarning
 from identifiable.experiments.recipe import Measurement, Record
-from identifiable.experiments.worker import error_in_one_line, measure_task
-from run_helpers import contents, expected, fails_at_1, logged, one_run, runs, task
+from identifiable.experiments.run_folder import RunFolder, read_records
+from identifiable.experiments.worker import error_in_one_line, finish, measure_task
+from run_helpers import contents, expected, fails_at_1, logged, noted, one_run, runs, task
 
 
 def test_a_result_does_not_depend_on_what_the_process_did_before(folder, log):
@@ -68,3 +70,26 @@ def test_warnings_inside_a_run_are_hidden(folder, recwarn):
 
     assert measure_task(task(one_run(), measure, folder)).status == "done"
     assert recwarn.list == []
+
+
+def test_a_recorded_run_is_measured_again_only_if_it_failed_before(folder, log):
+    target = RunFolder(folder)
+    with target.locked():
+        tasks = [task(run, fails_at_1(log), folder, target.begin()) for run in runs(2)]
+    tasks = [replace(one, token=tasks[1].token) for one in tasks]
+    first = [finish(one) for one in tasks]
+    assert [finish(one) for one in tasks] == first == [target.read(one.run) for one in tasks]
+    assert len(noted(log, "start")) == 2
+    for one in tasks:
+        finish(replace(one, retried=True))
+    assert noted(log, "start")[2:] == [one_run(1).key]
+
+
+def test_a_worker_that_does_not_see_the_folder_writes_nothing(folder, log):
+    target = RunFolder(folder)
+    with target.locked():
+        old, new = target.begin(), target.begin()
+    for token, written in ((old, False), (new, True)):
+        record = finish(task(one_run(), logged(log), folder, token))
+        assert contents([record]) == expected([one_run()])
+        assert len(read_records(folder)) == written

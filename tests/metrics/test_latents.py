@@ -18,7 +18,6 @@ SEEDS = range(5)
 seeds = st.integers(0, 2**32 - 1)
 
 # Two columns of mean 0, unit variance and correlation 0: correlations with them are easy to compute.
-CROSS = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
 
 
 def correlated_pair(seed, rows=60, n=4, n_hat=4):
@@ -37,16 +36,6 @@ def test_correlations_agree_with_numpy_and_scipy(seed):
     assert correlation_matrix(a, b) == pytest.approx(np.corrcoef(a.T, b.T)[:3, 3:], abs=1e-12)
     expected = spearmanr(a, b).statistic[:3, 3:]
     assert correlation_matrix(a, b, "spearman") == pytest.approx(expected, abs=1e-12)
-
-
-def test_mcc_by_hand():
-    rotated = CROSS @ np.array([[0.6, 0.8], [0.8, -0.6]])
-    found = match(CROSS, rotated)
-    assert found.permutation.tolist() == [1, 0]
-    assert found.correlations == pytest.approx([0.8, 0.8])
-    assert found.score == pytest.approx(0.8)
-    assert mcc(CROSS, rotated @ np.diag([1, -1])) == pytest.approx(0.8)
-    assert match(CROSS, -rotated).correlations == pytest.approx([-0.8, -0.8])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -78,14 +67,6 @@ def test_mcc_ignores_order_sign_scale_and_shift(seed, exponent):
     for method in ("pearson", "spearman"):
         assert mcc(z, moved, method) == pytest.approx(mcc(z, z_hat, method), abs=1e-9)
         assert mcc(moved, z, method) == pytest.approx(mcc(z, z_hat, method), abs=1e-9)
-
-
-@given(seed=seeds)
-@settings(max_examples=20, deadline=None)
-def test_spearman_ignores_monotone_distortion_and_pearson_does_not(seed):
-    z, _ = correlated_pair(seed)
-    assert mcc(z, np.exp(-2 * z), "spearman") == pytest.approx(1)
-    assert mcc(z, np.exp(-2 * z)) < 0.99
 
 
 def test_an_exact_match_scores_one_and_a_dropped_latent_costs_its_share():
@@ -207,24 +188,6 @@ def test_r2_agrees_with_scikit_learn_in_both_directions(seed):
         fit, test = order[:30], order[30:]
         expected = LinearRegression().fit(source[fit], target[fit]).score(source[test], target[test])
         assert r2(target, source, held_out=True, random_state=3) == pytest.approx(expected)
-
-
-def test_r2_by_hand():
-    noisy = CROSS @ [[3.0], [4.0]]
-    assert r2(noisy, CROSS) == pytest.approx(1)
-    assert r2(noisy, CROSS[:, :1]) == pytest.approx(0.36)
-    assert r2(CROSS, noisy) == pytest.approx((0.36 + 0.64) / 2)
-
-
-@given(seed=seeds)
-@settings(max_examples=20, deadline=None)
-def test_r2_is_unchanged_by_affine_maps_of_the_source(seed):
-    z, z_hat = correlated_pair(seed)
-    rng = np.random.default_rng(seed)
-    mixing = np.linalg.qr(rng.normal(size=(4, 4)))[0] * [1e-3, 1, 10, 1e3]
-    for held_out in (False, True):
-        moved = r2(z * [1, -2, 1e5, 1e-5] + 3, z_hat @ mixing - 5, held_out=held_out)
-        assert moved == pytest.approx(r2(z, z_hat, held_out=held_out), abs=1e-8)
 
 
 BLOCKS = [[0], [5], [2, 3], [1, 4, 6, 7, 8, 9]]  # as in table 22 of the pdGMM paper: sizes 1, 1, 2, 6

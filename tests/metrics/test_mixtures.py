@@ -101,23 +101,6 @@ def test_the_distance_is_a_minimum_over_affine_maps(seed):
             assert l2_distance(p.pushforward(matrix, offset), q) >= found.distance - 1e-7
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_distance_agrees_with_a_scan_over_all_affine_maps_of_the_line(seed):
-    rng = np.random.default_rng(seed)
-    p, q = random_mixture(rng, 2, 1), random_mixture(rng, 3, 1)
-    spread_p, spread_q = (np.sqrt(x.weights @ (x.means[:, 0] ** 2 + x.covariances[:, 0, 0])) for x in (p, q))
-    axis = np.linspace(-40, 40, 4001)[:, None]
-    g = density(q, axis)
-    best = math.inf
-    for scale in np.concatenate([-np.geomspace(0.2, 5, 60), np.geomspace(0.2, 5, 60)]) * spread_q / spread_p:
-        f = density(p.pushforward([[scale]], [0]), axis)
-        norm = np.sum(f**2) + np.sum(g**2)
-        squares = norm - 2 * np.correlate(f, g, "full").max()  # every shift at once
-        best = min(best, squares / np.sqrt(np.sum(f**2) * np.sum(g**2)))
-    assert dist_aff_l2(p, q) == pytest.approx(math.sqrt(best), abs=2e-3)
-    assert dist_aff_l2(p, q) <= math.sqrt(best) + 1e-6
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_the_distance_is_symmetric_and_ignores_affine_maps_of_either_side(seed):
     rng = np.random.default_rng(seed)

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -198,18 +197,6 @@ def test_convnet_equals_table_a3(rng, w, c):
         close(decoded[r], b(z[r]).permute(0, 2, 3, 1).flatten(1))
 
 
-def numbers_in(module):
-    return sum(p.numel() for p in module.parameters())
-
-
-def test_numbers_of_parameters_of_the_convnet_by_hand():
-    """Filters and biases, then twice the channels of each batch norm, then the dense layers; n = 5."""
-    convs = (1 * 9 + 1) * 8 + (8 * 9 + 1) * 16 + (16 * 9 + 1) * 32 + (32 * 9 + 1) * 64 + (64 * 49 + 1) * 64
-    assert numbers_in(ConvNet().encoder(1, 784, 10)) == convs + 2 * (8 + 16 + 32 + 64) + 65 * 64 + 65 * 10 == 230_202
-    back = (64 * 64 * 49 + 64) + (64 * 32 * 16 + 32) + (32 * 16 * 9 + 16) + (16 * 8 * 16 + 8) + (8 * 9 + 1)
-    assert numbers_in(ConvNet().decoder(1, 5, 784)) == 6 * 64 + 65 * 64 + back + 2 * (64 + 32 + 16 + 8) == 245_105
-
-
 @pytest.mark.parametrize("w", [28, 32])
 def test_resnet_has_the_sizes_of_table_a4(rng, w):
     encoder, decoder = ResNet(width=1).encoder(2, w * w, 10, rng=rng), ResNet(width=1).decoder(2, 5, w * w, rng=rng)
@@ -226,19 +213,14 @@ def test_resnet_has_the_sizes_of_table_a4(rng, w):
     assert [type(layer).__name__ for layer in decoder.maps] == [*["Up"] * 5, "ReLU"]
 
 
-def test_resnet_channels_at_full_width():
-    """Filters, biases and gains; 512 channels before the latents and after them."""
-    sides = [16, 32, 64, 128, 256, 512]
-    steps = [*pairwise(sides)]
-    down = sum((9 * a + 2) * b + (9 * b + 2) * b + (a + 2) * b for a, b in steps)
-    assert numbers_in(ResNet().encoder(1, 3072, 100)) == 4 * 16 + down + 513 * 100
-    up = sum((9 * b + 2) * a + (9 * a + 2) * a + (b + 2) * a for a, b in steps)
-    assert numbers_in(ResNet().decoder(1, 50, 3072)) == 51 * 512 + up + 17 * 3
-
-
-def test_resnet_channels_stop_growing_after_five_blocks():
+def test_channels_stop_growing_after_five_blocks_and_the_shorter_side_grows_later():
     net = ResNet(width=1).encoder(1, 80 * 80, 2)
     assert [block.skip.weight.shape[1] for block in net.maps[1:-1]] == [2, 4, 8, 16, 32, 32, 32]
+    net, sizes = ResNet((4, 32), width=1).decoder(2, 5, 128), []
+    for block in net.maps[:-1]:
+        block.register_forward_hook(lambda block, given, out: sizes.append(out.shape[2:]))
+    net(torch.zeros(2, 1, 5))
+    assert sizes == [(1, 2), (1, 4), (1, 8), (2, 16), (4, 32)]
 
 
 # Members, precision, copies.
@@ -273,7 +255,7 @@ def test_members_do_not_depend_on_each_other(rng, net, training):
 
 
 @every_net
-def test_copies_states_and_precisions_give_the_same_outputs(rng, net):
+def test_copies_and_precisions_give_the_same_outputs(rng, net):
     nets, x, z = pair(net, rng), normal(rng, 3, 5, D), normal(rng, 3, 5, 4)
     for module, given in zip(nets, (x, z), strict=True):
         module(given.float())
@@ -283,12 +265,6 @@ def test_copies_states_and_precisions_give_the_same_outputs(rng, net):
         assert (y.dtype, precise.dtype) == (torch.float32, torch.float64)
         torch.testing.assert_close(y.double(), precise, rtol=1e-4, atol=1e-5)
         assert torch.equal(copy.deepcopy(module)(given.float()), y)
-        fresh = copy.deepcopy(module)
-        with torch.no_grad():
-            for tensor in (*fresh.parameters(), *fresh.buffers()):
-                tensor.fill_(1)
-        fresh.load_state_dict({k: v.clone() for k, v in module.state_dict().items()})
-        assert torch.equal(fresh(given.float()), y)
 
 
 @every_net
@@ -346,11 +322,3 @@ def test_a_smaller_image_is_the_upper_left_of_a_larger_one(rng, net):
     )
     drawn = large.double()(z).unflatten(2, (8, 8, 3))
     close(small.double()(z).unflatten(2, (7, 6, 3)), drawn[:, :, :7, :6])
-
-
-def test_the_shorter_side_grows_later():
-    net, sizes = ResNet((4, 32), width=1).decoder(2, 5, 128), []
-    for block in net.maps[:-1]:
-        block.register_forward_hook(lambda block, given, out: sizes.append(out.shape[2:]))
-    net(torch.zeros(2, 1, 5))
-    assert sizes == [(1, 2), (1, 4), (1, 8), (2, 16), (4, 32)]

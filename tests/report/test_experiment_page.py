@@ -7,6 +7,7 @@ import fake_sweep
 from fake_sweep import HOSTILE, QUOTES
 from identifiable import files
 from identifiable.report.experiment_page import sweep_page, write_report
+from identifiable.report.sweep import Sweep
 from page_reader import Reader
 
 RECIPE = fake_sweep.RECIPE
@@ -19,7 +20,7 @@ def records():
 
 @pytest.fixture(scope="module")
 def html(records):
-    return sweep_page(RECIPE, records, missing=2).html()
+    return sweep_page(Sweep(RECIPE, records, missing=2)).html()
 
 
 def facts(page):
@@ -27,7 +28,7 @@ def facts(page):
 
 
 def test_no_name_becomes_markup(html):
-    seen = Reader(sweep_page(*fake_sweep.hostile()).html())
+    seen = Reader(sweep_page(Sweep(*fake_sweep.hostile())).html())
     usual = Reader(html)
     assert seen.scripts == usual.scripts  # the script of the page, unchanged
     assert seen.count("script") == 1
@@ -51,7 +52,7 @@ def test_the_header_shows_the_recipe_and_the_run(records, html):
     words = Reader(html).words
     for text in (RECIPE.title, RECIPE.question, RECIPE.source, RECIPE.name, *RECIPE.notes.split("\n")):
         assert text in words
-    found = facts(sweep_page(RECIPE, records, missing=2))
+    found = facts(sweep_page(Sweep(RECIPE, records, missing=2)))
     assert found["Runs"] == "677 done, 3 failed, 2 missing"
     assert found["Settings × methods"] == "17 × 8"
     assert (found["Seeds"], found["Commit"]) == ("5", "4ef6588a0c1d")
@@ -61,7 +62,7 @@ def test_the_header_shows_the_recipe_and_the_run(records, html):
     assert found["Finished"] == "2026-11-16 09:12 UTC"
     assert "2 of 682 runs are missing" in words
     few = [replace(r, commit=None) for r in records if r.run.setting == "n=5"]
-    found = facts(sweep_page(RECIPE, [r for r in few if r.run.method != "PCA" or r.run.seed == few[0].run.seed]))
+    found = facts(sweep_page(Sweep(RECIPE, [r for r in few if r.run.method != "PCA" or r.run.seed == few[0].run.seed])))
     assert (found["Seeds"], found["Commit"]) == ("5 (PCA 1)", "not in git")
 
 
@@ -71,21 +72,21 @@ def test_the_command_repeats_the_run(records):
     quick = fake_sweep.records(quick=True, failed=0)
     options = "--seeds 1 --method PDGMM --method PCA", "--setting n=5 --setting k=2 --method PDGMM", "--quick"
     for own, option in zip((few, some, quick), options, strict=True):
-        words = facts(sweep_page(RECIPE, own))["Command"].split()
+        words = facts(sweep_page(Sweep(RECIPE, own)))["Command"].split()
         assert sorted(words) == sorted(f"identifiable reproduce paper/table1 {option}".split())
-    (notice,) = sweep_page(RECIPE, quick).notices
+    (notice,) = sweep_page(Sweep(RECIPE, quick)).notices
     for words in ("1 instead of 5 seeds", "2 of 17 settings", "rows = 6000", "without VaDE", "shorter fits of PDGMM"):
         assert words in notice
     for count, words in ((0, "0 done, 0 failed, 680 missing"), (20, "0 done, 20 failed")):
         found = [replace(r, status="failed", metrics={}, error=None) for r in records[:count]]
-        seen = Reader(sweep_page(RECIPE, found, missing=680 - count).html()).words
+        seen = Reader(sweep_page(Sweep(RECIPE, found, 680 - count)).html()).words
         assert words in seen
         assert ("no results" in seen) == (count == 0)
 
 
 def test_one_setting_has_no_comparison_and_no_effect_of_parameters(records):
     one = [r for r in records if r.run.setting == "n=10"]
-    anchors, every = ([s.anchor for s in sweep_page(RECIPE, found).sections] for found in (one, records))
+    anchors, every = ([s.anchor for s in sweep_page(Sweep(RECIPE, found)).sections] for found in (one, records))
     assert anchors[:2] == ["short", "numbers"]
     assert [anchor for anchor in every if anchor not in anchors] == ["table", "parameters", "failures"]
     assert every[-1] == "reading"

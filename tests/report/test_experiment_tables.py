@@ -67,7 +67,7 @@ def test_words_of_a_tally(counts, words):
 def test_the_comparison_marks_verdicts_and_the_best_mean(sweep, frame):
     table = comparison(sweep, "mcc")
     assert [(band, width) for band, _, width in table.bands][1:] == [
-        *(("This library", 4), ("Published", 2), ("Trivial baselines", 4)),
+        *(("This library", 4), ("Published", 2), ("Trivial baselines", 4))
     ]
     for row in table.rows:
         means = []

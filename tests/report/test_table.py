@@ -51,7 +51,7 @@ def test_markdown_and_terminal_show_the_same_plain_text():
         console.print(TABLE.terminal(title="title"))
     words = capture.get().split()
     assert [word for word in words if word in ("title", "plain", "x|y", "1", "–", "two", "3")] == [
-        *("title", "plain", "x|y", "1", "–", "two", "3"),
+        *("title", "plain", "x|y", "1", "–", "two", "3")
     ]
     (cell, *_) = TABLE.terminal().columns[1].cells
     assert cell.style == "bold"

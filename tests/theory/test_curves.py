@@ -17,25 +17,6 @@ def test_example_1_of_the_paper():
     assert [initials(f) for f in (relu, nothing, absolute)] == ["hhf", "fff", "fff"]
 
 
-def test_loss_of_example_5_names_the_narrow_layer():
-    f = Decoder.from_layers([([[1], [-1]], [0, 0]), ([[1, -1], [1, 1]], [0, 0]), ([[0, 1]], [0])], 0.5)
-    z = np.linspace(-3, 3, 7)[:, None]
-    np.testing.assert_allclose(f(z), np.abs(z) / 2)
-    assert initials(f) == "fff"
-    assert "layer 3" in f.loss
-
-
-def test_corollary_h2_fails_for_two_hidden_layers():
-    """Widths do not decrease, ranks are full, the image has dimension 1; and f(x) = (|x|, 0)."""
-    f = Decoder.from_layers([([[1], [-1]], [0, 0]), ([[1, 1], [-1, -2]], [0, 0]), (np.eye(2), [0, 0])])
-    assert all(np.linalg.matrix_rank(w) == w.shape[1] for w in f.weights)
-    z = np.linspace(-3, 3, 7)[:, None]
-    np.testing.assert_array_equal(f(z), np.hstack([np.abs(z), 0 * z]))
-    assert initials(f) == "fff"
-    twice = [np.kron(np.eye(2), w) for w in f.weights]
-    assert initials(Decoder.from_layers([(w, np.zeros(len(w))) for w in twice])) == "fff"
-
-
 def test_example_4_is_weakly_injective_only():
     f = curve([[0.0], [2.0], [0.0], [-2.0]], 0.5, 1.0)  # the paper's, with knots at -4, -2, 0, 2
     assert initials(f) == "hff"

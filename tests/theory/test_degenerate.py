@@ -43,15 +43,6 @@ def test_default_is_ps(n, rho, seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("delta", [1.0, 3.0])
-def test_inactive_values_are_the_shift(delta, seed):
-    latents = latents_of(seed, delta=delta)
-    certificate = certify(latents.mixture())
-    assert certificate.level == Level.PS
-    np.testing.assert_allclose(certificate.shift, latents.rest.numpy(), atol=1e-8)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("n", [5, 10])
 def test_after_rotation_the_sparse_basis_is_identified(n, seed):
     latents = latents_of(seed, n=n, theta=30.0)
@@ -107,10 +98,7 @@ def test_symmetric_examples_are_not_generic(example, n):
     certificate = certify(latents_of(example=example, n=n).mixture(), injective=True)
     assert certificate.level == certificate.if_undecided_hold == Level.NONE
     assert certificate.theorem == ""
-    assert verdicts(certificate) == {
-        **dict.fromkeys(["mixing", "supports", "3.6", "3.8a", "3.8b"], "holds"),
-        "3.4": "fails",
-    }
+    assert [name for name, verdict in verdicts(certificate).items() if verdict != "holds"] == ["3.4"]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -158,25 +146,7 @@ def test_an_affine_map_maps_basis_and_shift(n, seed):
     assert first.level == other.level == Level.PS
     assert same_directions(other.basis, matrix)
     np.testing.assert_allclose(other.shift, matrix @ latents.rest.numpy() + offset, atol=1e-6)
-    for name in ("3.4", "supports"):
-        assert other[name].verdict == first[name].verdict
     assert other["3.4"].statistic == pytest.approx(first["3.4"].statistic, rel=1e-5)
-
-
-@pytest.mark.parametrize(("example", "level"), [("B.13", Level.NONE), ("E.2", Level.NONE), ("E.3", Level.ATWC)])
-def test_an_affine_map_repairs_no_example(example, level):
-    mixture = latents_of(example=example, n=4).mixture()
-    n = mixture.means.shape[1]
-    rng = np.random.default_rng(0)
-    assert certify(mixture.pushforward(invertible(n, rng), rng.normal(size=n))).level == level
-
-
-def test_units_do_not_matter():
-    mixture = latents_of(n=5).mixture()
-    units = np.diag([1e-3, 1, 10.0, 1e3, 1])
-    certificate = certify(mixture.pushforward(units, np.zeros(5)))
-    assert certificate.level == Level.PS
-    assert certificate.standard
 
 
 # -- levels by hand ---------------------------------------------------------------------------
@@ -192,16 +162,14 @@ def test_supports_that_do_not_meet_are_not_compared():
 
 def test_a_component_of_full_rank_gives_at_whatever_else_fails():
     e3 = latents_of(example="E.3").mixture()
-    certificate = certify(
-        Mixture(np.full(4, 0.25), np.vstack([e3.means, [[0, 0]]]), np.concatenate([e3.covariances, [np.eye(2)]]))
-    )
+    covariances = np.concatenate([e3.covariances, [np.eye(2)]])
+    certificate = certify(Mixture(np.full(4, 0.25), np.vstack([e3.means, [[0, 0]]]), covariances))
     assert certificate.level == Level.AT
     assert certificate["3.6"].verdict == "fails"
     assert "Kivva" in certificate.theorem
     b13 = latents_of(example="B.13", n=2).mixture()
-    certificate = certify(
-        Mixture(np.full(3, 1 / 3), np.zeros((3, 2)), np.concatenate([b13.covariances, [[[2, 1], [1, 2]]]]))
-    )
+    covariances = np.concatenate([b13.covariances, [[[2, 1], [1, 2]]]])
+    certificate = certify(Mixture(np.full(3, 1 / 3), np.zeros((3, 2)), covariances))
     assert certificate["3.4"].verdict == "fails"
     assert certificate.level == Level.PS
     assert "Kivva" in certificate.theorem
@@ -298,12 +266,6 @@ def test_narrow_genericity_of_an_estimate_is_inconclusive(seed):
     assert (certificate.level, certificate.if_undecided_hold) == (Level.NONE, Level.PS)
     assert verdicts(certificate)["3.6"] == verdicts(certificate)["3.8b"] == "holds"
     assert certificate.blocks == ()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("example", "level"), [("B.13", Level.NONE), ("E.2", Level.NONE), ("E.3", Level.ATWC)])
-def test_an_estimate_sees_the_examples(example, level, seed):
-    assert certify(learnt(seed, example=example, n=3, rows=30_000), estimated=True).level == level
 
 
 def test_a_deviation_near_the_tolerance_is_inconclusive():

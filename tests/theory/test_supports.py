@@ -5,7 +5,7 @@ import pytest
 
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
-from identifiable.theory import Level, certify
+from identifiable.theory import certify
 from identifiable.theory.supports import (
     adapted_basis,
     common_point,
@@ -106,16 +106,6 @@ def test_directions_are_unit_columns_in_the_order_of_their_largest_coordinates()
 def test_a_single_point_is_refused():
     with pytest.raises(DataError, match="point"):
         supports_of(Mixture([1.0], [[1.0, 2.0]], np.zeros((1, 2))), 1e-5)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_three_planes_in_space_share_their_lines_of_intersection(seed):
-    rng = np.random.default_rng(seed)
-    a, b, c = axes = rng.normal(size=(3, 3))
-    certificate = certify(normals([(a, b), (b, c), (c, a)], seed))
-    assert certificate["3.6"].verdict == "holds"
-    assert same_directions(certificate.basis, axes.T)
-    assert certificate.level == Level.PS
 
 
 @pytest.mark.parametrize("seed", SEEDS)

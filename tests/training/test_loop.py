@@ -225,3 +225,17 @@ def test_run_sends_each_history_back_and_returns_the_value():
 
     assert run(stages()) == "done"
     assert seen == [3, 5]
+
+
+def test_run_closes_the_stages_after_an_error():
+    net, closed = Free([[1.0]]), []
+
+    def stages():
+        try:
+            yield Stage(net, lambda batch, step: net.w, [torch.zeros(4, 1)], Plan(steps=1))
+        finally:
+            closed.append(True)
+
+    with pytest.raises(ValueError, match="one value per member") as error:
+        run(stages())
+    assert closed, error

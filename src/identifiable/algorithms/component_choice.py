@@ -164,8 +164,7 @@ class Search:
         white = (X - one.model.means[0]) @ one.model.axes[0][:, signal] / np.sqrt(one.model.variances[0][signal])
         runs = []
         for _ in range(self.restarts):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than k
+            with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # fewer distinct rows than k
                 labels = KMeans(k, n_init=1, random_state=int(self.rng.integers(2**31))).fit(white).labels_
             runs.append(em(X, from_labels(X, labels, floor), floor, min(SHORT, self.max_iter), self.tol))
         return self.em(X, max(runs, key=lambda run: run.score).model, floor)

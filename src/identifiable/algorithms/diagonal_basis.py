@@ -98,7 +98,8 @@ def in_basis(mixture: Mixture, w: Array, C: Array, W: Array, rows: int | None) -
     W, variances = W[order], variances[:, order]
     ratios = np.maximum(variances / (w @ variances), 1e-12)
     if rows is None:
-        resolved = _apart(np.log(ratios))
+        logs = np.log(ratios)
+        resolved = np.ptp(logs[:, :, None] - logs[:, None], axis=0)
         unresolved = resolved < PROPORTIONAL
     else:
         resolved = separation(ratios, rows * w, np.full(n, 3.0))
@@ -126,11 +127,6 @@ def _closed_forms(w: Array, C: Array) -> list[Array]:
         if gap[j] > best:
             best, found = float(gap[j]), [vectors[j].T @ np.linalg.inv(V)]
     return found
-
-
-def _apart(logs: Array) -> Array:
-    """Return the range over rows of the difference between two columns of logs (J, n); (n, n)."""
-    return np.stack([np.ptp(logs - logs[:, [i]], axis=0) for i in range(logs.shape[1])])
 
 
 def _without(C: Array, noise: Array) -> Array:

@@ -83,7 +83,9 @@ class FactorialMixture:
             if n_iter == max_iter or (n_iter > 0 and now - before < tol):
                 return Improved(model, now, n_iter)
             before, n_iter = now, n_iter + 1
-            model = _maximised(y, np.exp(joint - total[:, None]), model.W)
+            free = moments(y, np.exp(joint - total[:, None]))
+            W = diagonalise(free.covariances, free.weights, model.W, max_steps=W_STEPS).W
+            model = FactorialMixture.of(free, W)
 
     def resized(self, y: Array, *, most: int, max_iter: int, tol: float) -> "FactorialMixture":
         """Split components and join them, as long as the Bayesian information criterion of rows y (N, n) falls."""
@@ -200,8 +202,8 @@ def em_mixture(rows: Array, components: int, seed: int, *, max_iter: int = 100, 
             "Lower n_components."
         )
     require_time()
-    with warnings.catch_warnings(), config_context(array_api_dispatch=False):
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    quiet = warnings.catch_warnings(action="ignore", category=ConvergenceWarning)
+    with quiet, config_context(array_api_dispatch=False):
         found = GaussianMixture(components, max_iter=max_iter, reg_covar=floor, random_state=seed).fit(rows)
     return Mixture(found.weights_, found.means_, found.covariances_)
 
@@ -216,12 +218,6 @@ def free_bic(mixture: Mixture, y: Array) -> float:
 def covariances_of(y: Array, model: FactorialMixture) -> Mixture:
     """Return the mixture of an M-step for rows y (N, n) with free covariances."""
     return moments(y, model.responsibilities(y))
-
-
-def _maximised(y: Array, r: Array, W: Array) -> FactorialMixture:
-    """Return the likeliest mixture for responsibilities r (N, J), its W found from the last one."""
-    free = moments(y, r)
-    return FactorialMixture.of(free, diagonalise(free.covariances, free.weights, W, max_steps=W_STEPS).W)
 
 
 def moments(y: Array, r: Array, *, fewest: float = FEWEST_ROWS, pseudo: float = PSEUDO_ROWS) -> Mixture:

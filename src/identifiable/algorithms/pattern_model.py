@@ -152,14 +152,7 @@ def maximise(model: Model, moments: tuple[Tensor, Tensor, Tensor], *, mix: bool,
 
 
 def em(
-    rows: Rows,
-    model: Model,
-    steps: int,
-    *,
-    dropped: float = 2.0,
-    values: bool = True,
-    mix: bool = True,
-    inner: int = 8,
+    rows: Rows, model: Model, steps: int, *, dropped: float = 2.0, values: bool = True, mix: bool = True, inner: int = 8
 ) -> Model:
     """EM steps on the weights, the `values` (μ, C, s) and the `mix` (B, c); patterns of `dropped` rows are dropped."""
     for _ in range(steps):

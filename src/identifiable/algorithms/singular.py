@@ -153,5 +153,4 @@ def _moments(X: Array, responsibilities: Array, mass: Array) -> tuple[Array, Arr
 
 def from_labels(X: Array, labels: Rows, floor: Floor) -> Gaussians:
     """Return the M-step for hard labels."""
-    one_hot = (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64)
-    return m_step(X, one_hot, floor.start, floor)
+    return m_step(X, (labels[:, None] == np.arange(labels.max() + 1)).astype(np.float64), floor.start, floor)

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from identifiable.algorithms.factorial import FactorialMixture, covariances_of
@@ -69,7 +70,7 @@ class Tied:
         size = gain[np.arange(len(W)), latent]
         mixture = self.model
         means, variances = mixture.means[order][:, latent] * size, mixture.variances[order][:, latent] * size**2
-        groups = np.stack([_numbered(group[order]) for group in self.groups[latent]])
+        groups = np.stack([pd.factorize(group[order])[0] for group in self.groups[latent]])
         return Tied(FactorialMixture(W, mixture.weights[order], means, variances), groups, self.bic)
 
 
@@ -250,7 +251,7 @@ def _moves(free: Mixture, groups: Groups, rows: Array, W: Array) -> Iterator[Gro
             if np.isfinite(costs[t, which, g]):
                 after = groups.copy()
                 after[t, names[t] == which] = g
-                after[t] = _numbered(after[t])
+                after[t] = pd.factorize(after[t])[0]
                 yield after
 
 
@@ -265,8 +266,7 @@ def _errors(mixtures: list[Mixture]) -> Array:
     """Return the covariances (n, n, n) of the rows of E at W <- (I + E) W, for one row of data."""
     n, at = len(mixtures), np.arange(len(mixtures))
     values, vectors = np.linalg.eigh(_hessian(mixtures))
-    V = ((vectors / np.maximum(values, LEAST_CURVATURE)) @ vectors.T).reshape(n, n, n, n)
-    return V[at, :, at]
+    return ((vectors / np.maximum(values, LEAST_CURVATURE)) @ vectors.T).reshape(n, n, n, n)[at, :, at]
 
 
 def _gradient(mixtures: list[Mixture]) -> Array:
@@ -306,12 +306,6 @@ def _factors(t: int, mixture: Mixture, counts: Array, V: Array) -> Array:
     quadratic = (x[..., None, :] @ (np.linalg.inv(cov) - np.linalg.inv(wide)) @ x[..., None])[..., 0, 0]
     value: Array = 0.5 * (np.log(np.linalg.det(wide) / np.linalg.det(cov)) - quadratic)
     return np.where(np.tri(len(v), dtype=bool), -np.inf, value)
-
-
-def _numbered(group: Groups) -> Groups:
-    """Return the groups, numbered in the order of their first components."""
-    _, first, place = np.unique(group, return_index=True, return_inverse=True)
-    return first.argsort().argsort()[place]
 
 
 def _bic(model: FactorialMixture, groups: Groups, y: Array) -> float:

@@ -142,5 +142,4 @@ def _gaussian(train: FloatArray, held: FloatArray, n: int) -> Array:
     """Return the log-density of held-out rows under a Gaussian with n latents, fitted to the training rows."""
     if train.shape[1] > n:
         return FactorAnalysis(n, random_state=0).fit(train).score_samples(held)
-    normal = multivariate_normal(train.mean(0), np.cov(train.T), allow_singular=True)
-    return np.atleast_1d(normal.logpdf(held))
+    return np.atleast_1d(multivariate_normal(train.mean(0), np.cov(train.T), allow_singular=True).logpdf(held))

@@ -19,8 +19,6 @@ COLOURS = np.array(
         [1.00, 0.50, 0.05],
         [0.58, 0.40, 0.74],
         [0.09, 0.75, 0.81],
-        [0.89, 0.47, 0.76],
-        [0.55, 0.34, 0.29],
     ]
 )
 
@@ -54,9 +52,8 @@ class BallRenderer(Buffers):
 
     def __init__(self, balls: int) -> None:
         centres = (np.arange(SIDE) + 0.5) / SIDE
-        super().__init__(
-            colours=COLOURS[:balls], grid=np.stack(np.meshgrid(centres, centres))
-        )  # (balls, 3), (2, 64, 64)
+        # (balls, 3) and (2, 64, 64)
+        super().__init__(colours=COLOURS[:balls], grid=np.stack(np.meshgrid(centres, centres)))
 
     def forward(self, z: Tensor) -> Tensor:
         """Render, with an edge one pixel wide so that a small movement is visible."""

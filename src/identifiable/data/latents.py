@@ -63,26 +63,10 @@ class MaskedSCM(Buffers):
     or, for the components in `second`, by `second_rotation`.
     """
 
-    def __init__(
-        self,
-        adjacency: Array,
-        masks: BoolArray,
-        *,
-        rest: Array,
-        noise_law: str,
-        rotation: Array,
-        second: BoolArray,
-        second_rotation: Array,
-    ) -> None:
-        super().__init__(
-            adjacency=adjacency,
-            transfer=np.linalg.inv(np.eye(len(adjacency)) - adjacency),
-            rest=rest,
-            masks=masks,
-            second=second,
-            rotation=rotation,
-            second_rotation=second_rotation,
-        )
+    def __init__(self, adjacency: Array, *, noise_law: str, **arrays: Array | BoolArray) -> None:
+        """Register the arrays: masks (J, n), rest (n,), rotation and second_rotation (n, n), second (J,)."""
+        transfer = np.linalg.inv(np.eye(len(adjacency)) - adjacency)
+        super().__init__(adjacency=adjacency, transfer=transfer, **arrays)
         self.noise_law = noise_law
 
     def draw(self, rows: int, rng: torch.Generator) -> Draw:
@@ -172,8 +156,7 @@ def random_dag(n: int, edges: int, rng: np.random.Generator) -> Array:
 
 def random_masks(units: int, active: int, draws: int, rng: np.random.Generator) -> BoolArray:
     """Return the distinct rows (J, units), J <= draws, among `draws` random ones with exactly `active` ones each."""
-    order = rng.random((draws, units)).argsort(axis=1)
-    return np.unique(order < active, axis=0)
+    return np.unique(rng.random((draws, units)).argsort(axis=1) < active, axis=0)
 
 
 def all_planes_rotation(n: int, degrees: float) -> Array:

@@ -46,7 +46,9 @@ class Simulator:
         """Return n_samples rows in float64; another random_state gives other rows of the same distribution."""
         if n_samples < 1:
             raise ValueError(f"n_samples must be at least 1. Got {n_samples}.")
-        rng = torch.Generator().manual_seed(_combine_seeds(self.seed, random_state))
+        seeds = [self.seed % 2**32, random_state % 2**32]  # combined, so that the rows of simulators are independent
+        seed = np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0] >> 1
+        rng = torch.Generator().manual_seed(int(seed))
         sizes = [min(CHUNK, n_samples - start) for start in range(0, n_samples, CHUNK)]
         parts = [self._draw(rows, rng, self.latents, self.mixing) for rows in sizes]
 
@@ -98,8 +100,3 @@ class Simulator:
         if self.noise > 0:
             x = x + self.noise * torch.randn(x.shape, generator=rng, dtype=x.dtype, device=x.device)
         return x, drawn
-
-
-def _combine_seeds(*seeds: int) -> int:
-    """Return one seed out of several, so that rows of different simulators are independent."""
-    return int(np.random.SeedSequence([s % 2**32 for s in seeds]).generate_state(1, np.uint64)[0] >> 1)

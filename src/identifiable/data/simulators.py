@@ -260,7 +260,7 @@ def _masked_scm(
     masks = np.repeat(random_masks(len(sizes), _n_active(rho, len(sizes)), 5 * n, rng), sizes, axis=1)
     latents = MaskedSCM(
         adjacency,
-        masks,
+        masks=masks,
         rest=np.zeros(n),
         noise_law=noise_law,
         rotation=all_planes_rotation(n, theta),
@@ -296,8 +296,7 @@ def _example(name: str, n: int) -> GaussianMixture:
 
 
 def _segments(means: Array, scales: Array) -> GaussianMixture:
-    weights = np.full(len(means), 1 / len(means))
-    return GaussianMixture(weights, means, scales, observed=True, equal_shares=True)
+    return GaussianMixture(np.full(len(means), 1 / len(means)), means, scales, observed=True, equal_shares=True)
 
 
 def _with_noise(

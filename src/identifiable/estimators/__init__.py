@@ -1,6 +1,5 @@
 """One method, one file."""
 
-from identifiable.algorithms.diagonal_basis import DiagonalBasis, diagonal_basis
 from identifiable.estimators.baselines import IndependentComponents, PrincipalComponents, RawData, baselines
 from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
 from identifiable.estimators.factorial_unmixing import FactorialUnmixing
@@ -26,7 +25,6 @@ __all__ = [
     "BetaTCVAE",
     "BetaVAE",
     "DegenerateGaussianMixture",
-    "DiagonalBasis",
     "FactorialUnmixing",
     "GMMFlow",
     "GroupedSparse",
@@ -41,5 +39,4 @@ __all__ = [
     "TwoStage",
     "VaDE",
     "baselines",
-    "diagonal_basis",
 ]

@@ -63,8 +63,7 @@ class Likelihood(nn.Module):
     @property
     def _log_scale(self) -> Tensor:
         assert self.log_noise is not None
-        pixels = self.columns // self.log_noise.shape[-1]
-        return self.log_noise.clamp(min=LOG_NOISE_FLOOR).repeat(1, 1, pixels)
+        return self.log_noise.clamp(min=LOG_NOISE_FLOOR).repeat(1, 1, (self.columns // self.log_noise.shape[-1]))
 
     def mean(self, decoded: Tensor) -> Tensor:
         """E[x | z], as the encoder takes x; probabilities for categories."""
@@ -113,13 +112,13 @@ class Posterior:
 
     @property
     def variance(self) -> Tensor:
-        """Of each latent, (R, B, n)."""
+        """Variance of each latent, (R, B, n)."""
         own = torch.exp(2 * self.log_sd)
         return own if self.below is None else own * (1 + self.below.square().sum(-1))
 
     @property
     def entropy(self) -> Tensor:
-        """Of all latents together, (R, B)."""
+        """Entropy of all latents together, (R, B)."""
         return self.log_sd.sum(-1) + 0.5 * (1 + LOG_2PI) * self.mean.shape[-1]
 
     def log_density(self, noise: Tensor) -> Tensor:
@@ -148,19 +147,19 @@ class LeakyLayers(nn.Module):
             x = torch.baddbmm(self.bias[:, layer], x, self.weight[:, layer])
         return x
 
-    def spread(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def propagate(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return f(x), and L (R, B, n, n), L L' the covariance of f(x + e @ noise), e ~ N(0, I), to first order.
 
         noise is (R, k, n), k >= n.
         """
-        turned = noise[:, None]
+        noise = noise[:, None]
         for layer in range(self.weight.shape[1]):
             if layer > 0:
                 slope = torch.where(x > 0, torch.ones_like(x), self.log_slope[:, layer - 1].exp())
-                x, turned = x * slope, turned * slope[:, :, None]
+                x, noise = x * slope, noise * slope[:, :, None]
             x = torch.baddbmm(self.bias[:, layer], x, self.weight[:, layer])
-            turned = turned @ self.weight[:, layer, None]
-        return x, cholesky(turned.mT @ turned)
+            noise = noise @ self.weight[:, layer, None]
+        return x, cholesky(noise.mT @ noise)
 
     @torch.no_grad()
     def copy_from(self, flow: SmoothLeakyFlow, *, inverse: bool = False) -> None:
@@ -245,7 +244,7 @@ class Autoencoder(nn.Module):
         below = None if self.lower is None else h[..., 2 * n :].unflatten(-1, (n, n)) * self.lower[0]
         if self.into is not None and self.bent_in is not None and self.log_noise is not None:
             noise = self.log_noise.clamp(min=LOG_NOISE_FLOOR).exp().mT * self.into
-            beside, L = self.bent_in.spread(torch.bmm(x, self.into), noise)
+            beside, L = self.bent_in.propagate(torch.bmm(x, self.into), noise)
             own = torch.diagonal(L, dim1=-2, dim2=-1)
             mean, log_sd = mean + beside, log_sd + own.log()
             if below is not None and self.lower is not None:
@@ -299,8 +298,7 @@ def follow(module: Autoencoder, rows: Tensor, latents: Tensor, plan: Plan, seed:
         x, T = batch  # a batch holds the latents of all members: each takes its own
         own = torch.stack([T[r, :, r] for r in range(len(T))])
         encoding = (module.encode(x).mean - own).square().mean((1, 2))
-        decoding = (module.decode(own) - x).square().mean((1, 2))
-        return encoding.log() + decoding.log()
+        return encoding.log() + (module.decode(own) - x).square().mean((1, 2)).log()
 
     def prepare(batch: Batch, step: Step) -> Batch:
         set_rng(module, step.rng)

@@ -20,12 +20,6 @@ from identifiable.arrays import FloatArray, is_integer, is_real
 from identifiable.errors import DataError, FitFailedError, join_few, warn_recovery
 from identifiable.theory import Certificate, Level
 
-__all__ = [
-    "LatentModel",
-    "Stability",
-    "resolve_device",
-]
-
 LARGEST = np.float64(1e100)  # up to this size, sums of squares do not overflow
 SMALLEST = 1e-100  # from this size on, squares of standard deviations do not vanish
 

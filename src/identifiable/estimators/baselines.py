@@ -103,8 +103,7 @@ class RawData(_Baseline):
 
     def _unmix(self, X: FloatArray, coordinates: Coordinates, n: int) -> Array:
         self._set_certain()
-        largest = np.sort(np.argsort(-X.var(0), kind="stable")[:n])
-        return np.eye(X.shape[1])[largest]
+        return np.eye(X.shape[1])[np.sort(np.argsort(-X.var(0), kind="stable")[:n])]
 
 
 @dataclass(eq=False, repr=False)

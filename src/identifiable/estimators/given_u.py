@@ -214,8 +214,7 @@ class GivenU(LatentModel):
         if u is None:
             chosen = generator.choice(self.auxiliary_.n_groups, size=n_samples, p=self.auxiliary_.weights)
             return self._every_group(device, torch.float64)[torch.as_tensor(chosen, device=device)]
-        given = self.auxiliary_.repeated(u, n_samples)
-        return self._u_tensor(given, n_samples, device, torch.float64)
+        return self._u_tensor(self.auxiliary_.repeated(u, n_samples), n_samples, device, torch.float64)
 
     @property
     @abstractmethod

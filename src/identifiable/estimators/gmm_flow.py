@@ -336,8 +336,7 @@ def _factorial(t: Array, components: int, seed: int) -> FactorialMixture:
     mixture = _initial_mixture(t, components, seed)
     W = diagonal_basis(mixture).W
     signs = np.sign(W[np.arange(len(W)), np.abs(W).argmax(1)])[:, None]  # otherwise left to rounding errors
-    unmixed = FactorialMixture.of(mixture, signs * W)
-    return unmixed.improved(_some(t, seed), max_iter=30, tol=1e-4).model
+    return FactorialMixture.of(mixture, signs * W).improved(_some(t, seed), max_iter=30, tol=1e-4).model
 
 
 def _some(rows: Array, seed: int) -> Array:

@@ -32,24 +32,78 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.decomposition import FastICA
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
+from torch import Tensor, nn
 
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.arrays import Array, FloatArray, is_real
-from identifiable.distributions.densities import log_normal
+from identifiable.distributions.densities import LOG_2PI, log_normal
 from identifiable.errors import DataError, RecoveryWarning
-from identifiable.estimators.autoencoder import HALF_GREY, LOG_NOISE_FLOOR, Posterior, follow, set_noise
+from identifiable.estimators.autoencoder import (
+    HALF_GREY,
+    LOG_NOISE_FLOOR,
+    Autoencoder,
+    Likelihood,
+    Posterior,
+    follow,
+    set_noise,
+)
 from identifiable.estimators.given_u import GivenU, PriorGivenU
 from identifiable.estimators.iflow import IFlow
-from identifiable.estimators.ivae_nets import Nets
 from identifiable.estimators.trained import Split
 from identifiable.estimators.variational import VariationalAutoencoder
+from identifiable.nets import Architecture
 from identifiable.theory import Certificate
 from identifiable.training import Batch, History, Plan, Stage
 
 FIRST_NOISE = 0.3  # initial value of a learnt noise
 FIRST_BETA = 0.1  # weight of the divergence where a net starts at random
-SURE, UNSURE = -2.0, 0.0  # initial log sd of the encoder's factor: for continuous columns or images; for a few bits
+INITIAL_LOG_SD, INITIAL_LOG_SD_BITS = -2.0, 0.0  # of the encoder's factor; a few bits determine the latents less
+
+
+class Nets(Autoencoder):
+    """Encoder, decoder, their linear parts, the decoder's noise and the prior; R members."""
+
+    def __init__(
+        self,
+        members: int,
+        inputs: int,
+        net: Architecture,
+        prior: PriorGivenU,
+        likelihood: Likelihood,
+        *,
+        full: bool,
+        bypass: bool,
+        rng: torch.Generator | None,
+    ) -> None:
+        super().__init__(members, inputs, prior.n, net, likelihood, full=full, bypass=bypass, rng=rng)
+        self.prior = prior
+
+    def posterior(self, x: Tensor, prior: tuple[Tensor, Tensor]) -> Posterior:
+        """Multiply the encoder's factor by a Gaussian of this mean and log-scale (R, B, n): g = s² / (s² + v)."""
+        own, (shift, log_scale) = self.encode(x), prior
+        log_g = nn.functional.logsigmoid(2 * log_scale - own.variance.log())
+        mean = shift + torch.exp(log_g) * (own.mean - shift)
+        return Posterior(mean, own.log_sd + 0.5 * log_g, own.below)
+
+    def gaussian_prior(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and log-scale of the Gaussian with the moments of p(z | u)."""
+        mean, log_scale = self.prior(u)
+        return mean, log_scale + (0.5 * math.log(2) if self.prior.family == "laplace" else 0.0)
+
+    def divergence(self, q: Posterior, u: Tensor) -> Tensor:
+        """KL(q || p(z | u)), (R, B), in closed form."""
+        mean, log_scale = self.prior(u)
+        if self.prior.family == "laplace":
+            sd = q.variance.sqrt()
+            ratio = (q.mean - mean) / sd
+            # E|z - c| of a Gaussian: sd √(2/π) exp(-r²/2) + (m - c) erf(r / √2), r = (m - c) / sd.
+            tail = math.sqrt(2 / math.pi) * torch.exp(-0.5 * ratio.square())
+            distance = sd * (tail + ratio * torch.erf(ratio / math.sqrt(2)))
+            cross = distance * torch.exp(-log_scale) + log_scale + math.log(2)
+        else:
+            square = q.variance + (q.mean - mean).square()
+            cross = 0.5 * square * torch.exp(-2 * log_scale) + log_scale + 0.5 * LOG_2PI
+        return cross.sum(-1) - q.entropy
 
 
 @dataclass(eq=False, repr=False)
@@ -132,7 +186,7 @@ class IVAE(GivenU, VariationalAutoencoder):
 
         With u the latents are shrunk towards p(z | u), without it towards their distribution over all u. The difference
         is negligible where the noise is small beside both. Where x is not informative (few bits, much noise), u helps,
-        but latents given u also carry what u alone says about them.
+        but latents given u also contain the information in u itself.
         """
         return self._latents(self._check_new_data(X), u)[0]
 
@@ -183,7 +237,7 @@ class IVAE(GivenU, VariationalAutoencoder):
         """Return T(z) after the linear ICA step of `resolve=True`, (N, nk): equation (9) without its matrix A."""
         check_is_fitted(self)
         if not self.resolve:
-            raise DataError("The linear ICA step was not asked for: fit with resolve=True.")
+            raise DataError("There is no linear ICA step: fit with resolve=True.")
         T = self.statistics(X, u)
         return ((T - self.statistics_mean_) @ self.statistics_map_.T).astype(T.dtype)
 
@@ -256,7 +310,8 @@ class IVAE(GivenU, VariationalAutoencoder):
         linear = [self._linear(y, data.u_train, data.seed, restart=r) for r in range(needed)]  # the first sets family_
         self.family_ = self.family_ if linear else self.family
         module = self._build(self.n_restarts, data.rng())
-        module.widen(SURE if self.likelihood == "gaussian" or self.net is not None else UNSURE)
+        informative = self.likelihood == "gaussian" or self.net is not None
+        module.widen(INITIAL_LOG_SD if informative else INITIAL_LOG_SD_BITS)
         if self.likelihood == "gaussian" and module.log_noise is not None:
             with torch.no_grad():
                 module.log_noise.fill_(math.log(self.noise if self.noise is not None else FIRST_NOISE))
@@ -331,7 +386,7 @@ class IVAE(GivenU, VariationalAutoencoder):
         decoder.bias.copy_(torch.as_tensor(bias))
 
     def _set_results(self, data: Split) -> None:
-        z = self._latents(data.X_train)[0]  # without u: what x itself says
+        z = self._latents(data.X_train)[0]  # without u: the information in x alone
         self._set_conditional_prior(z, data)
         if self.resolve:
             self._set_statistics(z.astype(np.float64), data.seed)

@@ -101,7 +101,6 @@ class MFCVAE(MixtureVAE):
 
     def predict_proba(self, X: ArrayLike, facet: int = 0) -> FloatArray:
         """Return q(u_j | x), (N, K_j), of a facet."""
-        check_is_fitted(self)
         return self._cluster_probabilities(X, facet)
 
     def sample(

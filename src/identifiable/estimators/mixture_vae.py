@@ -36,7 +36,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from identifiable.algorithms.factorial import moments
-from identifiable.arrays import FloatArray, hold_out
+from identifiable.arrays import BoolArray, FloatArray, hold_out
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError, RecoveryWarning
 from identifiable.estimators.autoencoder import Autoencoder, Likelihood, Posterior
@@ -96,7 +96,7 @@ class MixtureAutoencoder(Autoencoder):
         self.register_buffer("gate", torch.ones(members, 1, n))
 
     def decode(self, z: Tensor) -> Tensor:
-        """Return what `likelihood` takes, (R, B, columns)."""
+        """Return the inputs of `likelihood`, (R, B, columns)."""
         return super().decode(z * self.gate)
 
     def xavier(self, rng: torch.Generator) -> None:
@@ -208,10 +208,11 @@ class MixtureVAE(VariationalAutoencoder):
             full_covariance_steps=self._pretrain_steps,
             max_steps=self._pretrain_steps,
         )
+        vary = np.ptp(data.X_train, axis=0) > 0
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)
-            flow.fit(data.X_train)
-        self._copy_flow(module, flow)
+            flow.fit(data.X_train[:, vary])
+        self._copy_flow(module, flow, vary)
         rows = as_tensor(self._inputs(data.X_train), data.device)
         module.eval()
         assert module.log_noise is not None
@@ -236,8 +237,8 @@ class MixtureVAE(VariationalAutoencoder):
         return Stage(module, loss, [rows], plan, seed, prepare=self._prepare(module, steps), capture=True)
 
     @torch.no_grad()
-    def _copy_flow(self, module: MixtureAutoencoder, flow: GMMFlow) -> None:
-        """Set encoder and decoder to the maps of the flow and its inverse; the nets add nothing at first."""
+    def _copy_flow(self, module: MixtureAutoencoder, flow: GMMFlow, vary: BoolArray) -> None:
+        """Set encoder and decoder to the maps of the flow of some columns and its inverse; the nets add nothing."""
         likely = flow.restart_scores_
         best = int(np.argmax(likely))  # replaces a restart that failed
         kept = select_members(flow._restarts, [r if np.isfinite(likely[r]) else best for r in range(len(likely))])
@@ -250,18 +251,18 @@ class MixtureVAE(VariationalAutoencoder):
         module.bent_out.copy_from(kept.flow, inverse=True)
         # The flow standardises the columns by its own training rows: e -> (e scale + shift) in its units.
         c = flow.coordinates_
-        scale, shift = self.scale_ / c.scale, (self.mean_ - c.mean) / c.scale
-        V = c.basis[:, : c.n]
-        module.into.copy_(torch.as_tensor(scale[:, None] * (V / c.sd)))
+        scale, shift = self.scale_[vary] / c.scale, (self.mean_[vary] - c.mean) / c.scale
+        V, columns = c.basis[:, : c.n], torch.as_tensor(np.flatnonzero(vary))
+        module.into[:, columns] = torch.as_tensor(scale[:, None] * (V / c.sd)).to(module.into)
         module.bent_in.bias[:, 0] += (
             torch.as_tensor(shift @ (V / c.sd)).to(module.into)[None] @ module.bent_in.weight[:, 0]
         )
-        module.out.copy_(torch.as_tensor((V * c.sd).T / scale))
+        module.out[..., columns] = torch.as_tensor((V * c.sd).T / scale).to(module.out)
         encoder, decoder = module.last_layers
         for layer in (encoder, decoder):
             layer.weight.zero_()
             layer.bias.zero_()
-        decoder.bias.copy_(torch.as_tensor(-shift / scale))
+        decoder.bias[..., columns] = torch.as_tensor(-shift / scale).to(decoder.bias)
 
     def _start_at_autoencoder(
         self, module: MixtureAutoencoder, data: Split, rng: torch.Generator
@@ -290,7 +291,7 @@ class MixtureVAE(VariationalAutoencoder):
             base.learn(z[..., part], steps=EM_STEPS, rng=rng, tries=EM_TRIES)
         module.widen(z.std(1).clamp(min=1e-6).log() + math.log(NARROW))
 
-    # -- what a fit gives ---------------------------------------------------------------
+    # -- results of a fit ---------------------------------------------------------------
 
     def mixtures_of_restarts(self, facet: int = 0) -> tuple[Mixture, ...]:
         """Return the mixture that every restart has learnt. Available after `fit`; restarts are not saved to files."""

@@ -159,15 +159,10 @@ class RademacherVAE(VariationalAutoencoder):
 
     def cells(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the numbers u(x) of the cells, (N,), by the projection of the restart that was kept."""
-        X = self._check_new_data(X)
-        return self._apply(lambda module, x: module.cells(x), self._inputs(X))[0]
+        return self._apply(lambda module, x: module.cells(x), self._inputs(self._check_new_data(X)))[0]
 
     def sample(
-        self,
-        n_samples: int = 1,
-        random_state: int | np.random.RandomState | None = None,
-        *,
-        cell: int | None = None,
+        self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None, *, cell: int | None = None
     ) -> FloatArray:
         """Draw n_samples observations with the noise of p(x | z), from all cells by share, or from p(z | u) of one.
 

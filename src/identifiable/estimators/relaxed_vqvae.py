@@ -60,7 +60,7 @@ class Codes:
 
     @cached_property
     def logits(self) -> Tensor:
-        """e_p · c_k - |c_k|² / 2, (R, B, P, K): what depends on k in -|e_p - c_k|² / 2."""
+        """e_p · c_k - |c_k|² / 2, (R, B, P, K): the part of -|e_p - c_k|² / 2 that depends on k."""
         norm = -0.5 * self.codebook.square().sum(-1)[:, None]
         by_row = torch.baddbmm(norm, self.embedding.flatten(1, 2), self.codebook.mT)
         return by_row.unflatten(1, self.embedding.shape[1:3])
@@ -76,7 +76,7 @@ class Codes:
         return kl_categorical(self.logits, torch.zeros_like(self.logits)).sum(-1)
 
     def at(self, noise: Tensor) -> Tensor:
-        """Draw z, (R, B, P n): relaxed, Σ_k y_pk c_k; or the codes that normal noise, (..., P n), stands for.
+        """Draw z, (R, B, P n): relaxed, Σ_k y_pk c_k; or codes, by inversion of normal noise (..., P n).
 
         A code takes the first of the n numbers at its position.
         """
@@ -141,7 +141,7 @@ class CodeAutoencoder(nn.Module):
         self.rng: torch.Generator | None = None
         self.encoder = net.encoder(members, inputs, self.n, rng=rng)
         self.decoder = net.decoder(members, self.n, likelihood.columns, rng=rng)
-        # Length about 1 for any n: far enough apart to be distinct, near enough to be tried.
+        # Length about 1 for any n: codes are distinct, and near enough to the first outputs to be used.
         start = None if codes is None else torch.randn((members, codes, n), generator=rng) / math.sqrt(n)
         self.codebook = None if start is None else nn.Parameter(start)
 
@@ -154,7 +154,7 @@ class CodeAutoencoder(nn.Module):
         return Codes(e.unflatten(-1, (self.positions, -1)), self.codebook, temperature, self.rng)
 
     def decode(self, z: Tensor) -> Tensor:
-        """Return what `likelihood` takes, (R, B, columns)."""
+        """Return the inputs of `likelihood`, (R, B, columns)."""
         return self.decoder(z)
 
     def log_likelihood(self, x: Tensor, decoded: Tensor) -> Tensor:
@@ -166,10 +166,7 @@ class CodeAutoencoder(nn.Module):
 
 
 def position_mcc(
-    a: ArrayLike,
-    b: ArrayLike,
-    positions: int,
-    measure: Callable[[NDArray[Any], NDArray[Any]], float] = mcc,
+    a: ArrayLike, b: ArrayLike, positions: int, measure: Callable[[NDArray[Any], NDArray[Any]], float] = mcc
 ) -> Array:
     """Compare the latents of two runs position by position, as Willetts & Paige (2021, App. B) do.
 
@@ -231,21 +228,21 @@ class RelaxedVQVAE(VariationalAutoencoder):
     kept_ : the restart that was kept.
     grid_ : shape of the grid, (h', w') for images and (P,) for rows.
     codebook_ : (K, n) the codes; None without quantisation.
-    mean_, scale_ : (d,) what the columns were standardised with.
+    mean_, scale_ : (d,) means and scales with which the columns were standardised.
     image_shape_ : shape of an image, if `fit` was given images.
     restart_scores_ : (R,) bound on held-out rows.
     history_ : `History` of the training.
     stability_, fit_status_ : agreement between restarts: the MCC at each position, averaged over positions.
-    certificate_ : `Certificate`: that nothing is guaranteed, and why.
+    certificate_ : `Certificate`. Level "none", and why.
 
     Notes
     -----
     `transform` gives the posterior mean Σ_k q(k_p | x) c_k of every position, (N, P n), or e(x) without quantisation:
-    columns p n to (p + 1) n belong to position p, row by row of the grid. What the most probable codes stand for is
+    columns p n to (p + 1) n belong to position p, row by row of the grid. The most probable codes decode to
     ``inverse_transform(codebook_[codes(X)].reshape(len(X), -1))``.
 
     `score` is the bound by 32 true draws of codes. Without quantisation it is log p(x | z = e(x)), which is no bound on
-    log p(x): such a model has no distribution of z, and nothing to `sample` from.
+    log p(x): such a model has no distribution of z, and `sample` is not available.
 
     Examples
     --------
@@ -341,7 +338,6 @@ class RelaxedVQVAE(VariationalAutoencoder):
         return z.new_full(z.shape[:2], -module.positions * math.log(self.n_codes) if self.quantised else 0.0)
 
     def _draw_latents(self, size: int, generator: np.random.RandomState) -> Array:
-        check_is_fitted(self)
         codebook = self.codebook_
         if codebook is None:
             raise DataError("Without codes the latents have no distribution to draw from. Fit with quantised=True.")

@@ -1,6 +1,6 @@
 """An autoencoder with a normalised code and a bound on its mean size, which `TwoStage` and `GroupedSparse` share.
 
-`Bottleneck` is the net, `SparseAutoencoder` the estimator. The losses stay with their papers.
+`Bottleneck` is the net, `SparseAutoencoder` the estimator. The modules of the two methods define the losses.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -153,7 +153,7 @@ class SparseUnmixing(AffineModel):
             warn_recovery(
                 f"SparseUnmixing: {self.n_found_} of {job.coordinates.n} latents are exactly inactive in a share of "
                 "the rows; the others are the best of several starts. The data are noisy or no affine mixture, or "
-                "max_rounds is too small.",
+                "max_rounds is too small."
             )
 
     @property

@@ -1,4 +1,4 @@
-"""The estimators that train: one `fit`, and everything that is read off a trained module."""
+"""The estimators that train: one `fit`, and the results that all of them share."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator
@@ -168,9 +168,9 @@ class TrainedModel(LatentModel):
         return np.nan_to_num(scores.mean(1, dtype=np.float64), nan=-np.inf)
 
     def _set_results(self, data: Split) -> None:
-        """Set whatever else is read off the kept restart."""
+        """Set further results of the kept restart."""
 
-    # -- what a fit gives ----------------------------------------------------------------
+    # -- results of a fit ----------------------------------------------------------------
 
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return the latents (N, n_latents) of X (N, d)."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from identifiable.arrays import FloatArray
 from identifiable.distributions.mixture import Mixture
@@ -89,7 +88,6 @@ class VaDE(MixtureVAE):
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return q(u | x) ∝ exp E_q(z|x) log w_u N(z; u), (N, K): the best q(u | x) for equation (5)."""
-        check_is_fitted(self)
         return self._cluster_probabilities(X, 0)
 
     def sample(

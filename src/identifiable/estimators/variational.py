@@ -110,7 +110,7 @@ class VariationalAutoencoder(Columns):
         return self._build(self.n_restarts, data.rng()).to(data.device)
 
     def _prepare(self, module: Any, steps: int) -> Callable[[Batch, Step], Batch]:
-        """Return what is done before each of these steps: dropout uses the generator of the run."""
+        """Return the function that is called before each step: it gives dropout the generator of the run."""
 
         def prepare(batch: Batch, step: Step) -> Batch:
             set_rng(module, step.rng)
@@ -146,7 +146,7 @@ class VariationalAutoencoder(Columns):
         bound = module.log_likelihood(x, module.decode(z)) - beta * self._divergence(module, q, z, inputs, rows)
         return bound.mean(1)
 
-    # -- what a fit gives -------------------------------------------------------------
+    # -- results of a fit -------------------------------------------------------------
 
     def _encode(self, module: Any, x: Tensor, u: Tensor | None = None) -> Tensor:
         return self._posterior(module, x, u).mean

@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster, which need not see the run folder: the main process writes their records."""
+"""The workers of a Dask cluster. Where they do not see the run folder, the main process writes their records."""
 
 import logging
 import threading
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from identifiable.experiments.processes import sigint_blocked, thread_counts
 from identifiable.experiments.progress import say
 from identifiable.experiments.recipe import Record
-from identifiable.experiments.worker import Task, measure_task
+from identifiable.experiments.worker import Task, finish
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -46,7 +46,7 @@ class DaskCluster:
 
     def submit(self, task: Task) -> "Future[Record | None]":
         """Start a task in any worker."""
-        return self._pool.submit(_measure, task)
+        return self._pool.submit(_finish, task)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -97,9 +97,9 @@ class DaskCluster:
             ) from None
 
 
-def _measure(task: Task) -> Record:
+def _finish(task: Task) -> Record:
     with _one_at_a_time:
-        return measure_task(task)
+        return finish(task)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,13 +13,12 @@ from rich.panel import Panel
 from rich.table import Table
 
 from identifiable.agreement.stability import THRESHOLDS
-from identifiable.data.latents import MaskedSCM
 from identifiable.data.sample import Sample
 from identifiable.data.simulators import make_pdgmm
 from identifiable.errors import RecoveryWarning, join_few
 from identifiable.estimators import PDGMM, SparseUnmixing
 from identifiable.estimators.base import LatentModel
-from identifiable.experiments.measure import fit, make_data, recovered
+from identifiable.experiments.measure import fit, make_data, recovered, sparse_latents
 from identifiable.experiments.recipe import BASELINES, DONE, Method, QuickOverrides, Recipe, Record, Setting
 from identifiable.experiments.summary import per_run
 from identifiable.metrics import match, mcc
@@ -72,17 +72,15 @@ def run_demo(
             title="identifiable demo",
         )
     )
-    models: dict[str, LatentModel] = {}
+    models: dict[str, Any] = {}
     records = []
     for run in runs:
-        with console.status(f"fitting {run.method}"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", RecoveryWarning)  # the table contains the agreement
+        quiet = warnings.catch_warnings(action="ignore", category=RecoveryWarning)  # the table contains the agreement
+        with console.status(f"fitting {run.method}"), quiet:
             fitted = fit(run, sample, "auto")
         models[run.method] = fitted.model
         records.append(Record(run, DONE, fitted.seconds, recovered(run, fitted, new).metrics))
     pdgmm, sparse = models["PDGMM"], models["SparseUnmixing"]
-    assert isinstance(pdgmm, PDGMM)
-    assert isinstance(sparse, SparseUnmixing)
     console.print(_reliability(records, models))
     console.print(Panel(_findings(pdgmm), title="PDGMM: what it found"))
     console.print(Panel(str(pdgmm.certificate_), title="PDGMM: guarantees"))
@@ -141,9 +139,7 @@ def _findings(model: PDGMM) -> str:
 
 def _pattern_accuracy(model: PDGMM, new: Sample) -> str:
     """Compare the patterns of activity with the true ones."""
-    assert new.source is not None
-    latents = new.source.latents
-    assert isinstance(latents, MaskedSCM)
+    latents = sparse_latents(new)
     masks, order = latents.masks.numpy(), match(np.asarray(new.z), model.transform(new.x)).permutation
     correct = (model.active(new.x)[:, order] == masks[new.component]).all(1).mean()
     return (
@@ -165,11 +161,10 @@ def _affine_mixture(sparse: SparseUnmixing, rows: int, random_state: int) -> str
 
 
 def _write(
-    folder: Path, results: pd.DataFrame, models: Mapping[str, LatentModel], selected: str, new: Sample
+    folder: Path, results: pd.DataFrame, models: Mapping[str, Any], selected: str, new: Sample
 ) -> dict[Path, str]:
     """Write the files; return the content of each."""
     model, pdgmm = models[selected], models["PDGMM"]
-    assert isinstance(pdgmm, PDGMM)
     files = {
         folder / "latents.csv": f"latents of {len(new)} new rows by {selected}, whose restarts agree best",
         folder / "model.safetensors": "that model; read it with identifiable.load",

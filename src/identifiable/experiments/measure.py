@@ -43,13 +43,7 @@ NEW_DATA = 1_000_003  # added to the seed of a run for its new rows
 MOST_PIXELS = 1024  # given to a linear method
 DECIMALS = 3  # of the arrays in a record
 SIMULATORS: Mapping[str, Callable[..., Sample]] = {
-    "pdgmm": data.make_pdgmm,
-    "segments": data.make_segments,
-    "tcl": data.make_tcl,
-    "gmm": data.make_gmm,
-    "pinwheel": data.make_pinwheel,
-    "parallelograms": data.make_parallelograms,
-    "balls": data.make_balls,
+    source.name: getattr(data, source.loader) for source in data.catalogue() if source.loader.startswith("make_")
 }
 IMAGES: Mapping[str, Callable[..., Sample]] = {"mnist": data.load_mnist, "cifar10": data.load_cifar10}
 FAST_ON_CPU = ("RawData", "PrincipalComponents", "IndependentComponents", "SparseUnmixing", "PDGMM")
@@ -125,8 +119,7 @@ def measure(run: Run, device: str = "auto") -> Measurement:
     >>> sorted(measure(run, "cpu").metrics)
     ['mcc', 'r2', 'score', 'seconds']
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RecoveryWarning)  # the record contains the agreement of restarts
+    with warnings.catch_warnings(action="ignore", category=RecoveryWarning):  # the record contains their agreement
         return EXPERIMENTS[run.experiment](run, device)
 
 
@@ -149,7 +142,7 @@ def recovered(run: Run, fitted: Fit, new: Sample) -> Measurement:
     if np.isfinite(score := model.score(x)):
         metrics["score"] = score
     if run.values.get("theta"):
-        metrics["mcc_sparse"] = mcc(new.z @ _sparse_latents(new).rotation.numpy().T, found)
+        metrics["mcc_sparse"] = mcc(new.z @ sparse_latents(new).rotation.numpy().T, found)
     if isinstance(model, TwoStage):
         code = model.stage1_transform(x)
         metrics |= {"stage1_r2": r2(code, new.z), "stage1_mcc": mcc(new.z, code)}
@@ -164,7 +157,7 @@ def independent(run: Run, device: str) -> Measurement:
     """Measure the fit also on rows with independent latents: the same masks and mixing, without the edges."""
     sample, new = make_data(run)
     fitted = fit(run, sample, device)
-    latents = copy.deepcopy(_sparse_latents(new))
+    latents = copy.deepcopy(sparse_latents(new))
     latents.adjacency.zero_()
     latents.transfer.copy_(torch.eye(len(latents.transfer)))
     assert isinstance(new.source, Simulator)
@@ -199,7 +192,7 @@ def graph(run: Run, device: str) -> Measurement:
 
     sample, _ = make_data(run)
     fitted = fit(run, sample, device)
-    latents = _sparse_latents(sample)
+    latents = sparse_latents(sample)
     assert sample.source is not None
     rows = sample.source.unmasked().sample(GRAPH_ROWS, random_state=run.seed + NEW_DATA)
     assert rows.z is not None
@@ -249,7 +242,8 @@ def minimisers(run: Run, device: str) -> Measurement:
     from identifiable.theory.exact_likelihood import Grid, draws, search
 
     started = time.perf_counter()
-    grid = Grid(**{k: _exact(v) for k, v in run.values["grid"].items()})
+    given: dict[str, Any] = run.values["grid"]
+    grid = Grid(**given | {k: tuple(map(Fraction, v)) for k, v in given.items() if isinstance(v, (list, tuple))})
     found = search(grid, draws(grid, run.values["models"], run.seed))
     weak = [r for r in found if r.truth.f.injectivity != "none"]
     gaps = [r.other_prior for r in weak]
@@ -310,7 +304,8 @@ def _build(run: Run, how: Method, sample: Sample, device: str, restarts: int | N
     return model
 
 
-def _sparse_latents(sample: Sample) -> MaskedSCM:
+def sparse_latents(sample: Sample) -> MaskedSCM:
+    """Return the distribution of latents that are inactive in some rows, from which a sample was drawn."""
     assert isinstance(sample.source, Simulator)
     assert isinstance(sample.source.latents, MaskedSCM)
     return sample.source.latents
@@ -360,19 +355,10 @@ def _correlation(z: FloatArray, found: FloatArray) -> list[Any]:
     return _rounded(np.abs(correlation_matrix(z, found))[:, order])
 
 
-def _exact(value: Any) -> Any:
-    return tuple(map(Fraction, value)) if isinstance(value, (list, tuple)) else value
-
-
 def _rounded(values: Any) -> list[Any]:
     return np.round(np.asarray(values, dtype=np.float64), DECIMALS).tolist()
 
 
 EXPERIMENTS: Mapping[str, Callable[[Run, str], Measurement]] = {
-    "recovery": recovery,
-    "independent": independent,
-    "blocks": blocks,
-    "graph": graph,
-    "agreement": agreement,
-    "minimisers": minimisers,
+    experiment.__name__: experiment for experiment in (recovery, independent, blocks, graph, agreement, minimisers)
 }

@@ -16,7 +16,7 @@ from joblib.externals.loky.backend import get_context
 from joblib.externals.loky.process_executor import ProcessPoolExecutor, TerminatedWorkerError
 
 from identifiable.experiments.recipe import Record
-from identifiable.experiments.worker import Task, measure_task
+from identifiable.experiments.worker import Task, finish
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -93,9 +93,8 @@ class ReplacedProcess:
 
 
 def _finish(task: Task) -> None:
-    """Measure a run and write its record: a long result would block the pipe if the process died while sending it."""
-    if not task.is_recorded():
-        task.folder.write(measure_task(task))
+    """Finish a run and return nothing: a long record would block the pipe if the process died while sending it."""
+    finish(task)
 
 
 def _context() -> Any:

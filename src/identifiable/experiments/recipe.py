@@ -75,28 +75,19 @@ class Published:
     compare_with: tuple[str, ...] = ()
 
 
-def read_published(
-    file: Path, recipe: str, compare_with: Mapping[str, tuple[str, ...]] | None = None
-) -> tuple[Published, ...]:
-    """Read the published numbers of a recipe from a CSV file with columns recipe, setting, method, metric, mean, sd.
+def read_published(file: Path) -> dict[str, tuple[Published, ...]]:
+    """Read the published numbers of each recipe from a CSV file.
 
-    Parameters
-    ----------
-    compare_with : `Published.compare_with` of each published method.
+    Its columns are recipe, setting, method, metric, mean, sd (may be empty) and compare_with: names, separated by ";".
     """
+    found: dict[str, tuple[Published, ...]] = {}
     with file.open(encoding="utf-8", newline="") as f:
-        return tuple(
-            Published(
-                row["setting"],
-                row["method"],
-                row["metric"],
-                float(row["mean"]),
-                float(row["sd"]) if row["sd"] else None,
-                (compare_with or {}).get(row["method"], ()),
-            )
-            for row in csv.DictReader(f)
-            if row["recipe"] == recipe
-        )
+        for row in csv.DictReader(f):
+            sd = float(row["sd"]) if row["sd"] else None
+            compare_with = tuple(filter(None, row["compare_with"].split(";")))
+            number = Published(row["setting"], row["method"], row["metric"], float(row["mean"]), sd, compare_with)
+            found[row["recipe"]] = (*found.get(row["recipe"], ()), number)
+    return found
 
 
 @dataclass(frozen=True)
@@ -137,19 +128,15 @@ class Run:
         >>> Run("xu2026/table1", "full", "recovery", "n = 5", {"n": 5}, "PCA", BASELINES["PCA"], 0).key[:16]
         'xu2026-table1-n-'
         """
-        everything = json.dumps(self.to_json(), sort_keys=True)
+        everything = json.dumps(asdict(self), sort_keys=True)
         readable = "-".join(
             "".join(c if c.isascii() and c.isalnum() else " " for c in f"{self.recipe} {self.setting}").split()
         )
         return f"{readable[:60]}-{self.seed}-{hashlib.sha256(everything.encode()).hexdigest()[:16]}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the run as a JSON tree."""
-        return asdict(self)
-
     @classmethod
     def of_json(cls, tree: Mapping[str, Any]) -> "Run":
-        """Return the run that `to_json` wrote."""
+        """Return the run of a JSON tree, which `asdict` makes."""
         return cls(**{**{name: tree[name] for name in cls.__dataclass_fields__}, "how": _method(tree["how"])})
 
 

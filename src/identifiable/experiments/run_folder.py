@@ -2,12 +2,14 @@
 
     folder/cells/<key>.json    the record of a finished run: one line of JSON
     folder/.lock               locked while a process fills the folder; the system releases it when that process ends
+    folder/.token              of the last sweep: a worker that reads it sees this very folder, and writes there itself
 
 The folder contains nothing about the machine: it can be moved, copied and merged. (Linux and macOS.)
 """
 
 import fcntl
 import math
+import secrets
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -82,13 +84,15 @@ class RunFolder:
 
     def write(self, record: Record) -> None:
         """Write a record, completely or not at all."""
-        path = self.file_of(record.run)
+        self._write(self.file_of(record.run), record.to_line())
+
+    def _write(self, path: Path, line: str) -> None:
         try:
-            files.write_bytes(path, f"{record.to_line()}\n".encode())
+            files.write_bytes(path, f"{line}\n".encode())
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"Cannot write a record to {str(path.parent)!r}: {error.strerror or error}. All runs that finished "
+                f"Cannot write to {str(path.parent)!r}: {error.strerror or error}. All runs that finished "
                 "before are kept. Free some space and repeat the command to continue",
             ) from None
 
@@ -106,10 +110,20 @@ class RunFolder:
                 ) from None
             yield
 
-    def remove_unfinished_files(self) -> None:
-        """Remove what killed workers had begun to write."""
+    def begin(self) -> str:
+        """Mark the folder with a new token, which is returned, and remove what killed workers had begun to write."""
         for unfinished in self.records.glob(".*.part"):
             unfinished.unlink(missing_ok=True)
+        token = secrets.token_hex(16)
+        self._write(self.path / ".token", token)
+        return token
+
+    def has_token(self, token: str) -> bool:
+        """Return whether this process sees the folder of the sweep with this token, and that sweep is the last one."""
+        try:
+            return (self.path / ".token").read_text(encoding="utf-8").strip() == token
+        except OSError:
+            return False
 
 
 def collect(runs: Sequence[Run], folder: str | Path) -> Results:

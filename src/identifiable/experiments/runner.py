@@ -10,7 +10,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from pathlib import Path
-from typing import Protocol
 
 from identifiable.errors import join_few
 from identifiable.experiments.cluster import SCHEDULER_LOST, DaskCluster
@@ -21,6 +20,7 @@ from identifiable.experiments.run_folder import Results, RunFolder, collect, war
 from identifiable.experiments.worker import Measure, Task
 
 RETRIES = 2  # attempts after the first, for a run whose process died
+Workers = LocalProcesses | DaskCluster  # each computes one task per process at a time
 DIED = "the process died at every attempt: killed from outside, out of memory, or a crash in compiled code"
 
 
@@ -60,10 +60,9 @@ def run_all(
         return collect(runs, folder)
     try:
         with target.locked(), _workers(cluster, jobs, verbose) as workers:
-            target.remove_unfinished_files()
-            # A worker may have another current folder, so it is given the whole path.
-            place, commit = RunFolder(target.path.resolve()), current_commit()
-            tasks = [Task(run, measure, device(run), place, commit, run.key in failed) for run in waiting]
+            token, commit = target.begin(), current_commit()
+            place = RunFolder(target.path.resolve())  # a worker may have another current folder
+            tasks = [Task(run, measure, device(run), place, token, commit, run.key in failed) for run in waiting]
             known = [record for key, record in found.items() if key not in failed]
             with SweepProgress(len(runs), known, waiting, workers.capacity, verbose) as progress:
                 for record in _finished(workers, tasks, target):
@@ -76,26 +75,7 @@ def run_all(
     return collect(runs, folder)
 
 
-class Workers(Protocol):
-    """Processes that each compute one run at a time.
-
-    Attributes
-    ----------
-    worker_died : what a future raises if its worker died.
-    retries : how often the task of a dead worker is submitted again.
-    """
-
-    worker_died: type[Exception]
-    retries: int
-
-    def capacity(self) -> int:
-        """Return how many tasks run at once."""
-
-    def submit(self, task: Task) -> "Future[Record | None]":
-        """Start a task; the future returns the record, unless the worker has written it."""
-
-
-def _workers(cluster: str | None, jobs: int, verbose: int) -> LocalProcesses | DaskCluster:
+def _workers(cluster: str | None, jobs: int, verbose: int) -> Workers:
     return LocalProcesses(jobs, RETRIES) if cluster is None else DaskCluster(cluster, jobs, RETRIES, verbose)
 
 
@@ -111,17 +91,16 @@ def _finished(workers: Workers, tasks: Iterable[Task], folder: RunFolder) -> Ite
         for future in ended:
             task, deaths, start = running.pop(future)
             try:
-                unwritten = future.result()
+                record = future.result()
             except workers.worker_died:
                 if deaths < workers.retries:
                     queue.appendleft((task, deaths + 1))
                     continue
-                failed = task.record(FAILED, time.perf_counter() - start, task.device, error=DIED)
-                unwritten = None if task.is_recorded() else failed
+                record = task.record(FAILED, time.perf_counter() - start, task.device, error=DIED)
             except CancelledError:
                 raise ConnectionError(SCHEDULER_LOST) from None
-            if unwritten is not None:
-                folder.write(unwritten)
+            if record is not None and not task.is_recorded():  # on a network disk a written file may show up late
+                folder.write(record)
             yield folder.read(task.run)
 
 

@@ -31,6 +31,7 @@ class Task:
     measure: Measure
     device: str
     folder: RunFolder
+    token: str
     commit: str | None
     retried: bool = False
 
@@ -51,6 +52,17 @@ class Task:
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
             **found,
         )
+
+
+def finish(task: Task) -> Record:
+    """Measure a run, unless its record is there already, and write the record if this process sees the run folder."""
+    sees_folder = task.folder.has_token(task.token)
+    if sees_folder and task.is_recorded():
+        return task.folder.read(task.run)
+    record = measure_task(task)
+    if sees_folder:
+        task.folder.write(record)
+    return record
 
 
 def measure_task(task: Task) -> Record:

@@ -68,8 +68,7 @@ class SmoothLeakyFlow(LayeredFlow):
         """b_0, ..., b_{D-1}, (R, D, n)."""
         if self.inner_bias:
             return self.bias
-        inner = torch.zeros_like(self.weight[:, 1:-1, 0])
-        return torch.cat([self.bias[:, :1], inner, self.bias[:, 1:]], 1)
+        return torch.cat([self.bias[:, :1], torch.zeros_like(self.weight[:, 1:-1, 0]), self.bias[:, 1:]], 1)
 
     @property
     def unit(self) -> Tensor:

@@ -31,15 +31,13 @@ def to_maps(rows: Tensor, shape: Shape) -> Tensor:
     tensor([3., 4., 5.])
     """
     height, width, channels = shape
-    images = rows.reshape(*rows.shape[:2], height, width, channels)
-    return images.permute(1, 0, 4, 2, 3).flatten(1, 2)
+    return rows.reshape(*rows.shape[:2], height, width, channels).permute(1, 0, 4, 2, 3).flatten(1, 2)
 
 
 def to_rows(maps: Tensor, members: int) -> Tensor:
     """Turn maps (B, R c, h, w) into rows (R, B, h w c); the inverse of `to_maps`."""
     batch, channels, height, width = maps.shape
-    images = maps.reshape(batch, members, channels // members, height, width)
-    return images.permute(1, 0, 3, 4, 2).flatten(2)
+    return maps.reshape(batch, members, channels // members, height, width).permute(1, 0, 3, 4, 2).flatten(2)
 
 
 class _Filters(nn.Module):
@@ -206,8 +204,7 @@ class _Decoder(nn.Module):
         """Map latents (R, B, n) to images (R, B, h w c)."""
         height, width, _ = self.shape
         h = self.first(z)
-        maps = self.last(self.maps(to_maps(h, (1, 1, h.shape[2]))))
-        return to_rows(maps[..., :height, :width], len(z))
+        return to_rows(self.last(self.maps(to_maps(h, (1, 1, h.shape[2]))))[..., :height, :width], len(z))
 
 
 class ConvDecoder(_Decoder):

@@ -28,18 +28,14 @@ def write_report(
     folder.mkdir(parents=True, exist_ok=True)
     page, table = folder / "report.html", folder / "results.csv"
     sweep = Sweep(recipe, records, missing)
-    html, runs = _page(sweep), per_run(records).to_csv(index=False, lineterminator="\n")
+    html, runs = sweep_page(sweep), per_run(records).to_csv(index=False, lineterminator="\n")
     files.write_bytes(table, runs.encode())
     files.write_bytes(folder / "report.md", sweep_markdown(sweep, _facts(sweep), _notices(sweep)).encode())
     return html.write(page), table
 
 
-def sweep_page(recipe: Recipe, records: Sequence[Record], *, missing: int = 0) -> Page:
+def sweep_page(sweep: Sweep) -> Page:
     """Return the page of an experiment, without the sections that have no data."""
-    return _page(Sweep(recipe, records, missing))
-
-
-def _page(sweep: Sweep) -> Page:
     sections = [section for part in PARTS if (section := part(sweep)) is not None]
     return Page(
         title=sweep.recipe.title,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from identifiable.arrays import BoolArray
@@ -46,17 +47,10 @@ def meet(p: Partition, q: Partition) -> Partition:
     >>> meet((0, 0, 1, 2), (0, 1, 1, 2))
     (0, 0, 0, 1)
     """
-    above = list(range(max(p) + 1))  # a forest of the blocks of p; a tree is a block of the meet
-    first: dict[int, int] = {}  # the first block of p that a block of q overlaps
-
-    def root(block: int) -> int:
-        while above[block] != block:
-            above[block] = block = above[above[block]]
-        return block
-
-    for block, other in zip(p, q, strict=True):
-        above[root(block)] = root(first.setdefault(other, block))
-    return numbered(root(block) for block in p)
+    blocks = max(p) + 1
+    overlaps = np.zeros((blocks + max(q) + 1,) * 2, dtype=bool)  # of the blocks of p and, after them, those of q
+    overlaps[np.array(p), np.array(q) + blocks] = True
+    return numbered(linked(overlaps)[block] for block in p)
 
 
 def refinement(partitions: Sequence[Partition], size: int) -> Partition:

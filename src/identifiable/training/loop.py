@@ -144,6 +144,8 @@ def run(stages: Generator[Stage, History, Result], verbose: int = 0) -> Result:
             stage = stages.send(minimise(**vars(stage), verbose=verbose))
     except StopIteration as end:
         return end.value
+    finally:
+        stages.close()
 
 
 @contextmanager

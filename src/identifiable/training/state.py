@@ -222,8 +222,7 @@ class Run:
         """Return the records as arrays."""
 
         def column(name: str) -> NDArray[np.float64]:
-            missing = [math.nan] * self.members
-            return np.array([r.get(name, missing) for r in self.records], dtype=np.float64)
+            return np.array([r.get(name, ([math.nan] * self.members)) for r in self.records], dtype=np.float64)
 
         none = torch.zeros(self.members, 0)
         multipliers = (none if self.multipliers is None else self.multipliers).detach().double().cpu().numpy()

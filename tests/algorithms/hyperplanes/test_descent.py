@@ -17,9 +17,7 @@ def white_rows(sets=2, rows=400, n=3, seed=0):
 def starts(x, many=4, seed=1):
     rng = torch.Generator().manual_seed(seed)
     n = x.shape[-1] - 1
-    return torch.eye(n, n + 1, dtype=x.dtype) + 0.5 * torch.randn(
-        len(x), many, n, n + 1, generator=rng, dtype=torch.float64
-    ).to(x.dtype)
+    return torch.eye(n, n + 1, dtype=x.dtype) + 0.5 * torch.randn(len(x), many, n, n + 1, generator=rng, dtype=x.dtype)
 
 
 @pytest.mark.parametrize("contrast", [Pinball(torch.tensor([0.5, 0.1, 0.3, 0.05])), LogSize()])

@@ -19,6 +19,7 @@ from identifiable.arrays import Array
 
 MOST_FUNCTIONALS = 14  # null spaces of more dimensions are not searched
 TRIED = 16  # null spaces to intersect with; the best one is kept
+STARTS, SWEEPS = 24, 30  # of reweighted least squares
 SHARED = 1 - 1e-7  # cosine from which a functional belongs to two null spaces
 
 
@@ -130,9 +131,7 @@ def narrow(subspace: Subspace, subspaces: list[Subspace], rng: np.random.Generat
     return subspace
 
 
-def sparse_directions(
-    data: WhitenedData, null: Array, rng: torch.Generator, starts: int = 24, sweeps: int = 30
-) -> Array:
+def sparse_directions(data: WhitenedData, null: Array, rng: torch.Generator) -> Array:
     """Return functionals in span(null) (n + 1, m) that vanish on many samples, by reweighted least squares."""
     m = null.shape[1]
     if m == 1:
@@ -144,10 +143,10 @@ def sparse_directions(
     spectrum, vectors = np.linalg.eigh(values.T @ values / len(values))
     whiten = vectors / np.sqrt(np.maximum(spectrum, 1e-12))
     moments = Moments(torch.as_tensor(values @ whiten).float())
-    v = torch.randn(starts, m, generator=rng)
+    v = torch.randn(STARTS, m, generator=rng)
     v = v / v.norm(dim=1, keepdim=True)
-    for s in range(sweeps):
-        epsilon = max(0.01, 0.01 ** (s / (0.8 * sweeps)))
+    for s in range(SWEEPS):
+        epsilon = max(0.01, 0.01 ** (s / (0.8 * SWEEPS)))
         v = torch.linalg.eigh(moments(1 / ((moments.x @ v.T) ** 2 + epsilon**2)))[1][:, :, 0].float()
     distinct: list[Array] = []
     for a in v.double().numpy():

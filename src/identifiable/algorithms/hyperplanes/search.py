@@ -292,11 +292,7 @@ class HyperplaneSearch(Candidates):
 
 @torch.inference_mode()  # the tensors are small: the bookkeeping of autograd would take a fifth of the time
 def find_hyperplanes(
-    sets: Sequence[Array],
-    seeds: Sequence[int],
-    *,
-    max_rounds: int = 8,
-    device: torch.device | None = None,
+    sets: Sequence[Array], seeds: Sequence[int], *, max_rounds: int = 8, device: torch.device | None = None
 ) -> list[Unmixing]:
     """Find n independent hyperplanes that hold many of the rows, for each of many data sets of white rows (N, n).
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from identifiable.agreement.stability import Stability
 from identifiable.arrays import Array
 from identifiable.distributions.mixture import Mixture
-from identifiable.estimators.base import Stability
 from identifiable.theory import Certificate, Check, certify
 
 

@@ -40,15 +40,7 @@ from identifiable.data.simulator import Simulator
 from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.pdgmm.batch import FlowBatch, Trained
 from identifiable.estimators.pdgmm.certificate import certificate_of
-from identifiable.estimators.pdgmm.stages import (
-    FEW,
-    FlowModel,
-    Start,
-    Training,
-    in_parallel,
-    start_of,
-    steps_for,
-)
+from identifiable.estimators.pdgmm.stages import FEW, FlowModel, Start, Training, in_parallel, start_of, steps_for
 from identifiable.estimators.sparse_unmixing import Masks
 from identifiable.estimators.trained import Split, TrainedModel
 from identifiable.flows import SmoothLeakyFlow
@@ -259,8 +251,7 @@ class PDGMM(TrainedModel):
 
     def active(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Return which latents are active in each row, (N, n): the mask of its most probable component."""
-        component = self._most_probable(self._check_new_data(X))
-        return self._masks()[component]
+        return self._masks()[self._most_probable(self._check_new_data(X))]
 
     @property
     def smoothing_(self) -> float:

@@ -226,13 +226,7 @@ def exact_mixture(
 
 
 def train(
-    model: FlowModel[Prior],
-    sets: Sets,
-    steps: int,
-    widths: Sequence[Tensor],
-    rate: float,
-    how: Training,
-    seed: int,
+    model: FlowModel[Prior], sets: Sets, steps: int, widths: Sequence[Tensor], rate: float, how: Training, seed: int
 ) -> Stages:
     """Maximise the likelihood at a width (R, 1) that falls geometrically from the first of widths to the second."""
     flow, prior = model.flow, model.prior

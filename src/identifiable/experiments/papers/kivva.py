@@ -1,12 +1,10 @@
 """Kivva, Rajendran, Ravikumar & Aragam: deep generative models without auxiliary information (NeurIPS 2022)."""
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from identifiable.experiments.recipe import BASELINES, NET, Method, QuickOverrides, Recipe, Setting, read_published
+from identifiable.experiments.recipe import BASELINES, NET, Method, QuickOverrides, Recipe, Setting
 
-_published = partial(read_published, Path(__file__).with_suffix(".csv"))
 PAPER = "Kivva, Rajendran, Ravikumar & Aragam (NeurIPS 2022)"
 SHAPES: dict[str, Any] = {"rows": 5000, "new_rows": 5000, "latents": 2, "runs": 5}
 EPOCH = 5000 // 128
@@ -35,14 +33,8 @@ GIVEN_U: dict[str, Any] = {"family": "gaussian", "max_steps": 8000, "batch_size"
 MFCVAE: dict[str, Any] = {"n_components": 25, "facets": 1} | BITS
 FREE: dict[str, Any] = {"init": "random", "first_beta": 0.1, "max_steps": 16_000}
 HELD: dict[str, Any] = {"init": "linear", "pretrain_steps": 1000, "max_steps": 8000}
-COARSE: dict[str, Any] = {
-    "alpha": [-1, 0, 1],
-    "beta": [-1, 0, 1],
-    "pi": [-1, 0, 1],
-    "mu": [-2, -1, 0, 1, 2],
-    "parts": 3,
-    "step": 0.2,
-}
+COARSE: dict[str, Any] = {name: [-1, 0, 1] for name in ("alpha", "beta", "pi")}
+COARSE |= {"mu": [-2, -1, 0, 1, 2], "parts": 3, "step": 0.2}
 
 _shapes = partial(
     Recipe,
@@ -64,7 +56,6 @@ RECIPES = (
         methods={"exact likelihood": Method("")},
         metrics=("unique", "gap"),
         seeds=3,
-        published=_published("kivva/figure1"),
         notes="unique: share of the weakly injective models whose minimisers are all equivalent to the truth. gap: the "
         "median over models of the smallest divergence of another distribution of the latents. No baseline applies.",
         smaller=QuickOverrides(values={"models": 5, "grid": COARSE}),
@@ -74,7 +65,6 @@ RECIPES = (
         title="A pinwheel",
         source=f"{PAPER}, figure 2",
         settings=(Setting("pinwheel", {"law": "pinwheel"} | SHAPES),),
-        published=_published("kivva/figure2", {"published: VaDE": tuple(VADE)}),
         notes="The names of weak and strong are exchanged in print. With as many columns as latents, weak MCC of any "
         "two linear maps of x is 1: look at dist.",
     ),
@@ -85,7 +75,6 @@ RECIPES = (
         settings=tuple(
             Setting(f"parallelograms {i}", {"law": "parallelograms", "draw": i} | SHAPES) for i in (1, 2, 3)
         ),
-        published=_published("kivva/table2", {"published: VaDE": tuple(VADE)}),
         notes="The paper's three data sets are not known; each number and seed gives another one here.",
     ),
     Recipe(
@@ -104,23 +93,13 @@ RECIPES = (
         },
         metrics=("weak", "strong"),
         seeds=1,
-        published=_published(
-            "kivva/table3-mnist",
-            {
-                "published: MFCVAE, ReLU": ("MFCVAE, ReLU",),
-                "published: MFCVAE, leaky ReLU": ("MFCVAE, leaky ReLU", "MFCVAE, leaky ReLU, linear start"),
-                "published: iVAE, leaky ReLU": ("iVAE, leaky ReLU",),
-            },
-        ),
         notes="iVAE is given the digit. Agreement is not recovery: x agrees with itself.",
         smaller=QuickOverrides(
             settings=("Arch 1",),
             values={"rows": 600, "new_rows": 400, "runs": 2},
             params={
-                "MFCVAE, leaky ReLU": {"max_steps": 20},
-                "MFCVAE, ReLU": {"max_steps": 20},
+                **{name: {"max_steps": 20} for name in ("MFCVAE, leaky ReLU", "MFCVAE, ReLU", "iVAE, leaky ReLU")},
                 "MFCVAE, leaky ReLU, linear start": {"pretrain_steps": 10, "max_steps": 20},
-                "iVAE, leaky ReLU": {"max_steps": 20},
             },
         ),
     ),

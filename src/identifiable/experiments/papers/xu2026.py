@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from identifiable.experiments.recipe import BASELINES, Method, QuickOverrides, Recipe, Setting, read_published
+from identifiable.experiments.recipe import BASELINES, Method, QuickOverrides, Recipe, Setting
 
-_published = partial(read_published, Path(__file__).with_suffix(".csv"))
 PAPER = "Xu, Lachapelle & Magliacane (AISTATS 2026)"
 ROWS = 20_000
 BASE: dict[str, Any] = {"law": "pdgmm", "rows": ROWS, "n": 10, "k": 1, "layers": 10, "rho": 50, "delta": 0, "theta": 0}
@@ -61,12 +59,8 @@ FULL_RANK: dict[str, Any] = {"law": "gmm", "rows": ROWS, "n": 10, "layers": 10, 
 SPARSITY = (1e3, 1e2, 10.0, 1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5)
 RATES = (1e-2, 1e-3, 1e-4, 1e-5)
 BLOCKS = ([2, 2, 2, 2, 2], [1, 1, 1, 3, 4], [1, 1, 2, 6])
-WRONG_ASSUMPTIONS: dict[str, dict[str, Any]] = {
-    "exponential": {"noise_law": "exponential"},
-    "gumbel": {"noise_law": "gumbel"},
-    "smooth": {"activation": "smooth"},
-    "sigmoid": {"activation": "sigmoid"},
-}
+WRONG_ASSUMPTIONS = {law: {"noise_law": law} for law in ("exponential", "gumbel")}
+WRONG_ASSUMPTIONS |= {name: {"activation": name} for name in ("smooth", "sigmoid")}
 
 
 def _variant(**params: float) -> Method:
@@ -84,9 +78,10 @@ _recipe = partial(
     settings=SETTINGS,
     methods=BASELINES | PDGMM,
     metrics=("mcc", "r2", "agreement"),
-    seeds=5,
+    seeds=3,
     smaller=_quick(),
 )
+_stage_2 = partial(_recipe, settings=(Setting("n=10", BASE),), metrics=("mcc", "r2"), notes=TWO_STAGE_NOTE)
 RECIPES = (
     _recipe(
         name="xu2026/table1",
@@ -95,8 +90,8 @@ RECIPES = (
         question="How close are the recovered latents to the true ones, and what does the method add to x itself?",
         methods=BASELINES | TWO_STAGE | PDGMM,
         metrics=("mcc", "r2", "agreement", "mcc_sparse", "stage1_r2", "stage1_mcc"),
+        seeds=5,
         seeds_by_method={"TwoStage": 1},
-        published=_published("xu2026/table1", {"published: TwoStage": ("TwoStage",)}),
         axes=tuple(VARIED),
         notes=f"The published mixing is nearly linear: compare with the baselines first. {TWO_STAGE_NOTE} With theta, "
         "mcc is computed with the rotated latents, as published, and mcc_sparse with the sparse ones.",
@@ -108,7 +103,7 @@ RECIPES = (
         question="Is a high MCC due to the dependence between the latents?",
         experiment="independent",
         metrics=("mcc_independent", "mcc"),
-        published=_published("xu2026/table4-independent"),
+        seeds=5,
         axes=tuple(VARIED),
         smaller=_quick("n=5", "n=10", "k=3"),
     ),
@@ -120,44 +115,28 @@ RECIPES = (
         settings=tuple(Setting(f"n={n}", BASE | {"n": n}) for n in (5, 10, 20, 40, 50)),
         methods={"SparseUnmixing": BASELINES["SparseUnmixing"]} | PDGMM,
         metrics=("seconds", "mcc"),
-        seeds=3,
-        published=_published("xu2026/table5-scalability"),
         axes=("n",),
         notes="Published: steps until the MCC with the true latents passes .995, times seconds per step, on the "
         "authors' GPU; stage 1 is not included. Here: the whole fit, on the device in each record.",
         smaller=_quick("n=5", "n=10"),
     ),
-    _recipe(
+    _stage_2(
         name="xu2026/table6-sparsity",
         title="The bound on the mean |z| in stage 2",
         source=f"{PAPER}, table 6",
         question="How much does the published method depend on its sparsity level?",
-        settings=(Setting("n=10", BASE),),
         methods=BASELINES | {f"TwoStage, eps={e:g}": _variant(sparsity=e) for e in SPARSITY},
-        metrics=("mcc", "r2"),
-        seeds=3,
-        published=_published(
-            "xu2026/table6-sparsity", {f"published: eps={e:g}": (f"TwoStage, eps={e:g}",) for e in SPARSITY}
-        ),
-        notes=TWO_STAGE_NOTE,
         smaller=QuickOverrides(
             values=FEWER_ROWS,
             params={f"TwoStage, eps={e:g}": QUICK_TWO_STAGE if e in (10.0, 1e-2, 1e-4) else None for e in SPARSITY},
         ),
     ),
-    _recipe(
+    _stage_2(
         name="xu2026/table7-rate",
         title="The learning rate of stage 2",
         source=f"{PAPER}, table 7",
         question="How much does the published method depend on its learning rate?",
-        settings=(Setting("n=10", BASE),),
         methods=BASELINES | {f"TwoStage, rate={r:g}": _variant(sparse_rate=r, dual_rate=r / 2) for r in RATES},
-        metrics=("mcc", "r2"),
-        seeds=3,
-        published=_published(
-            "xu2026/table7-rate", {f"published: rate={r:g}": (f"TwoStage, rate={r:g}",) for r in RATES}
-        ),
-        notes=TWO_STAGE_NOTE,
         smaller=QuickOverrides(
             values=FEWER_ROWS,
             params={
@@ -180,16 +159,8 @@ RECIPES = (
         }
         | PDGMM,
         metrics=("mcc", "r2"),
+        seeds=5,
         seeds_by_method=dict.fromkeys(("TwoStage", "TwoStage, no stage 2", "GroupedSparse (groups known)", "VaDE"), 1),
-        published=_published(
-            "xu2026/table8-ablation",
-            {
-                "published: TwoStage": ("TwoStage",),
-                "published: TwoStage, no stage 2": ("TwoStage, no stage 2",),
-                "published: groups known": ("GroupedSparse (groups known)",),
-                "published: VaDE": ("VaDE",),
-            },
-        ),
         axes=tuple(VARIED),
         notes=TWO_STAGE_NOTE,
         smaller=_quick("n=5", "rho=1var"),
@@ -204,11 +175,7 @@ RECIPES = (
         ),
         methods=BASELINES | STAGE_1 | {"VaDE": Method("VaDE", {"n_components": 50, "n_restarts": 2})},
         metrics=("r2", "mcc"),
-        seeds=3,
         seeds_by_method={"TwoStage, no stage 2": 1, "VaDE": 1},
-        published=_published(
-            "xu2026/table9-full-rank", {"published: VaDE": ("VaDE",), "published: TwoStage": ("TwoStage, no stage 2",)}
-        ),
         axes=("n", "layers"),
         notes="The paper does not say how its mixtures of full rank were sampled; these have 50 components with means "
         "U(-3, 3) and dependent latents. Only the settings that are defined for them are here.",
@@ -222,7 +189,7 @@ RECIPES = (
         settings=tuple(Setting(f"asked={m}", BASE | {"d": 20, "latents": m}) for m in (12, 14, 16, 18, 20)),
         methods={k: v for k, v in BASELINES.items() if k != "FastICA"} | PDGMM,
         metrics=("mcc", "r2"),
-        published=_published("xu2026/table10-wider"),
+        seeds=5,
         axes=("latents",),
         notes="Here x has 20 columns, so that a linear method can estimate as many latents; the paper has 10.",
         smaller=_quick("asked=12", "asked=20"),
@@ -235,7 +202,7 @@ RECIPES = (
         experiment="graph",
         settings=tuple(s for s in SETTINGS if s.name != "k=0"),
         metrics=("delta_shd", "shd_recovered", "shd_true", "mcc"),
-        published=_published("xu2026/shd"),
+        seeds=5,
         axes=tuple(VARIED),
         notes="Structural Hamming distance to the true CPDAG. The paper's significance level and number of rows are "
         "not known; those of `identifiable.causal` are used for true and recovered latents.",
@@ -250,8 +217,6 @@ RECIPES = (
         settings=tuple(Setting(f"balls={b}", {"law": "balls", "rows": 10_000, "balls": b}) for b in (2, 4, 6)),
         methods=ON_IMAGES,
         metrics=("block_r2", "worst_block", "leak"),
-        seeds=3,
-        published=_published("xu2026/balls"),
         axes=("balls",),
         notes="Published: the mean over the balls of tables 13 to 15. The paper puts a convolutional net before its "
         "two stages; here it is principal components of the images at a quarter of their resolution.",
@@ -264,8 +229,6 @@ RECIPES = (
         question="Is every single coordinate recovered?",
         settings=(Setting("balls=2", {"law": "balls", "rows": 10_000, "balls": 2, "separately": True}),),
         methods=ON_IMAGES,
-        seeds=3,
-        published=_published("xu2026/balls-fine"),
         notes="Published: the mean R² of the matched representations and coordinates.",
         smaller=QuickOverrides(values=FEWER_IMAGES, params=QUICK),
     ),
@@ -280,8 +243,6 @@ RECIPES = (
             if not name.startswith(("n=40", "delta", "theta"))
             for wrong, change in WRONG_ASSUMPTIONS.items()
         ),
-        seeds=3,
-        published=_published("xu2026/misspecified"),
         smaller=_quick(*(f"{wrong}, n=5" for wrong in WRONG_ASSUMPTIONS)),
     ),
     _recipe(
@@ -290,8 +251,6 @@ RECIPES = (
         source=f"{PAPER}, table 18",
         question="How much is recovered if supports of one rank cannot be distinguished?",
         settings=tuple(Setting(f"n={n}", {"law": "pdgmm", "rows": ROWS, "n": n, "example": "E.2"}) for n in (2, 5, 10)),
-        seeds=3,
-        published=_published("xu2026/table18-genericity"),
         axes=("n",),
     ),
     _recipe(
@@ -301,8 +260,6 @@ RECIPES = (
         question="How much is recovered if components do not share a basis?",
         settings=tuple(Setting(f"k={k}", BASE | {"k": k, "second_basis": 30}) for k in range(4)),
         metrics=("r2", "mcc", "agreement"),
-        seeds=3,
-        published=_published("xu2026/table19-two-bases"),
         axes=("k",),
         notes="The paper's angle is not known; here the second basis is rotated by 30 degrees in every plane.",
         smaller=_quick("k=0", "k=1"),
@@ -318,7 +275,7 @@ RECIPES = (
             for sizes in BLOCKS
         ),
         metrics=("block_r2", "worst_block", "leak"),
-        published=_published("xu2026/blocks"),
+        seeds=5,
         notes="block_r2: R² of a block given the latents that were assigned to it. Published: the mean R² of the "
         "single representations on their block, which is not larger. leak: the largest R² on another block, averaged.",
     ),

@@ -113,12 +113,7 @@ def draw_profiles(
 
 
 def draw_curves(
-    x: FloatArray,
-    values: FloatArray,
-    start: FloatArray,
-    latents: Sequence[int],
-    names: Sequence[str],
-    caption: str,
+    x: FloatArray, values: FloatArray, start: FloatArray, latents: Sequence[int], names: Sequence[str], caption: str
 ) -> "Figure":
     """Draw a panel per latent: the columns of x (latents, steps, d) against its values (latents, steps)."""
     from matplotlib.lines import Line2D

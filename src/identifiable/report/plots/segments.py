@@ -91,11 +91,7 @@ def plot_segments(
 
 
 def plot_traces(
-    z: ArrayLike,
-    latents: Mapping[str, ArrayLike],
-    *,
-    rows: slice = slice(150),
-    names: Sequence[str] | None = None,
+    z: ArrayLike, latents: Mapping[str, ArrayLike], *, rows: slice = slice(150), names: Sequence[str] | None = None
 ) -> "Figure":
     r"""Draw true latents, dashed, and recovered ones row by row: figures 3 and 4 of Khemakhem et al. (2020).
 
