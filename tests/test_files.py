@@ -110,29 +110,6 @@ def test_a_missing_file_is_named(tmp_path):
         load(tmp_path / "no_such.safetensors")
 
 
-@pytest.mark.parametrize("name", ["os", "LatentModel", "Plan", "__builtins__", "VAE.fit", None])
-def test_only_estimators_of_the_library_are_built(path, name):
-    """A well-formed file cannot name any other class."""
-    files.write(path, "model", {"class": name, "parameters": {}, "fitted": {}, "output": None, "versions": {}}, {})
-    with pytest.raises(DamagedFileError, match="does not know"):
-        load(path)
-
-
-def test_an_unfitted_model_is_not_saved(path):
-    from sklearn.exceptions import NotFittedError
-
-    with pytest.raises(NotFittedError):
-        save(VAE(), path)
-    assert not path.exists()
-
-
-def test_a_generator_as_random_state_is_left_out(path, model):
-    model = VAE(random_state=np.random.RandomState(0), n_restarts=1, max_steps=3, hidden=(4,), verbose=0)
-    model.fit(np.random.default_rng(0).normal(size=(50, 3)))
-    save(model, path)
-    assert load(path).random_state is None
-
-
 def test_saving_to_a_missing_folder_is_refused(tmp_path, model):
     with pytest.raises(FileNotFoundError, match="folder"):
         save(model, tmp_path / "no" / "m.safetensors")

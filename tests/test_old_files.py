@@ -1,22 +1,8 @@
-"""Files that version 0.1 wrote are still read: models, the folder of a fit and the folder of a reproduction."""
+"""Folders of a fit and of a reproduction that version 0.1 wrote are still read."""
 
 from pathlib import Path
 
-import numpy as np
-import pytest
-
-from identifiable import load
-
 OLD = Path(__file__).parent / "fixtures" / "v0.1"
-MODELS = sorted(path.stem for path in OLD.glob("*.safetensors"))
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_old_model_files_give_the_same_latents(name):
-    expected = np.load(OLD / "expected.npz")
-    model = load(OLD / f"{name}.safetensors")
-    x = expected["x_sparse" if name in ("Identify", "SparseUnmixing") else "x"]
-    np.testing.assert_allclose(model.transform(x), expected[name], rtol=1e-5, atol=1e-5)
 
 
 def test_an_old_fit_folder_opens():
@@ -30,13 +16,6 @@ def test_an_old_fit_folder_opens():
     assert fitted.account["certificate"]["if_undecided_hold"] == str(fitted.model.certificate_.if_undecided_hold)
     assert "<title>" in fit_page(fitted.account, "old").html()
     assert fitted.model.transform(fitted.model.sample(5, random_state=0)).shape == (5, 2)
-
-
-def test_old_words_of_a_certificate_are_renamed():
-    from identifiable.persist import rename_certificate
-
-    renamed = rename_certificate({"at_best": "PS", "checks": [{"verdict": "cannot tell"}, {"verdict": "fails"}]})
-    assert renamed == {"if_undecided_hold": "PS", "checks": [{"verdict": "inconclusive"}, {"verdict": "fails"}]}
 
 
 def test_an_old_run_folder_is_reported(tmp_path):
