@@ -102,7 +102,7 @@ def test_dependent_components_are_not_called_independent():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"n_components": 0}, "'n_components' parameter of FactorialUnmixing must be None or an integer >= 1"),
+        ({"n_components": 0}, "n_components"),
         ({"noise": -1.0}, "'noise' parameter"),
         ({"tol": 0}, "'tol' parameter"),
         ({"max_iter": 0}, "'max_iter' parameter"),
