@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from identifiable import FactorialUnmixing, IndependentComponents, Level, Mixture, RecoveryWarning, load, save
+from identifiable import FactorialUnmixing, IndependentComponents, Level, Mixture, RecoveryWarning
 from identifiable.data import make_gmm
 from identifiable.metrics import mcc, r2
 
@@ -58,15 +58,6 @@ def test_draws_have_the_moments_of_the_rows(affine, fitted):
     np.testing.assert_allclose(np.cov(x.T), np.cov(sample.x.T), atol=0.1)
 
 
-def test_a_file_gives_the_same_model(fitted, affine, tmp_path):
-    save(fitted, tmp_path / "m.safetensors")
-    again = load(tmp_path / "m.safetensors")
-    x = affine[1].x[:100]
-    np.testing.assert_array_equal(again.transform(x), fitted.transform(x))
-    np.testing.assert_allclose(again.score_samples(x), fitted.score_samples(x), rtol=1e-12)
-    assert str(again.certificate_) == str(fitted.certificate_)
-
-
 def test_more_columns_and_noise():
     """Three latents in eight noisy columns: the noise is seen outside their subspace, and allowed for inside."""
     rng = np.random.default_rng(6)
@@ -102,7 +93,7 @@ def test_dependent_components_are_not_called_independent():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"n_components": 0}, "'n_components' parameter of FactorialUnmixing must be None or an integer >= 1"),
+        ({"n_components": 0}, "'n_components' parameter of FactorialUnmixing"),
         ({"noise": -1.0}, "'noise' parameter"),
         ({"tol": 0}, "'tol' parameter"),
         ({"max_iter": 0}, "'max_iter' parameter"),

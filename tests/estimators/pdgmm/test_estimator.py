@@ -8,11 +8,9 @@ import pytest
 from identifiable import PDGMM, Level, RecoveryWarning, SparseUnmixing, load, save
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.algorithms.hyperplanes import unmix
-from identifiable.algorithms.spike_slab import needs_repair, repair
 from identifiable.data import make_gmm, make_pdgmm
 from identifiable.estimators.pdgmm import estimator as pdgmm
 from identifiable.estimators.pdgmm.certificate import other_basis
-from identifiable.estimators.pdgmm.stages import steps_for
 from identifiable.metrics import mcc, r2
 
 
@@ -63,15 +61,6 @@ def test_draws_have_the_moments_of_the_data(bent):
     drawn = model.sample(20_000, random_state=0)
     np.testing.assert_allclose(drawn.mean(0), fresh.x.mean(0), atol=0.1 * fresh.x.std())
     np.testing.assert_allclose(drawn.std(0), fresh.x.std(0), rtol=0.15)
-
-
-def test_score_is_a_density_in_the_units_of_the_data():
-    """Scaling a column by c moves the log-density by -log c; a power of two leaves the rest as it is, bit for bit."""
-    sample = make_pdgmm(1000, n=2, layers=1, random_state=0)
-    options = {"n_restarts": 1, "max_steps": 20, "depth": 3, "extended": False, "random_state": 0, "verbose": 0}
-    one = PDGMM(2, **options).fit(sample.x).score(sample.x)
-    two = PDGMM(2, **options).fit(sample.x * [8.0, 1.0]).score(sample.x * [8.0, 1.0])
-    assert one - two == pytest.approx(np.log(8), abs=1e-4)
 
 
 def test_more_columns_than_latents_and_more_latents_than_there_are():
@@ -163,34 +152,6 @@ def test_columns_beyond_the_latents_are_predicted_from_them():
 # -- rows gone wrong, and skewed latents ---------------------------------------------------
 
 
-def resting(masks: int, rng: np.random.Generator, delta: float) -> np.ndarray:
-    """Latents (6000, 6) of which three are active in every row, in a few patterns, delta from where they rest."""
-    patterns = rng.random((masks, 6)).argsort(1) < 3
-    return rng.normal(delta, 1, size=(6000, 6)) * patterns[rng.integers(masks, size=6000)]
-
-
-@pytest.mark.parametrize("noise", [0, 0.05])
-def test_a_latent_seen_with_the_sum_of_all_is_found_again(noise):
-    """As many are active in every row: the sum hardly varies, and a row of an unmixing that holds it is not sparse."""
-    rng = np.random.default_rng(1)
-    z = resting(20, rng, 3.0)
-    mixed = z @ (np.eye(6) + 0.6 * np.outer(np.ones(6), np.eye(6)[2])) + noise * rng.normal(size=z.shape)
-    assert abs(np.corrcoef(mixed[:, 2], z[:, 2])[0, 1]) < 0.9
-    rows = repair(mixed)
-    found = mixed @ rows[:, :6].T + rows[:, 6]
-    assert mcc(z, found) > 0.995
-    np.testing.assert_array_equal(np.delete(rows, 2, 0), np.delete(np.eye(6, 7), 2, 0))
-
-
-def test_latents_that_rest_alike_are_left_alone():
-    z = resting(20, np.random.default_rng(2), 1.0)
-    np.testing.assert_array_equal(repair(z), np.eye(6, 7))
-    wrong = np.eye(6, 7)
-    wrong[2, :6] = 1.0
-    assert not needs_repair(z, np.eye(6, 7), wrong)
-    assert not needs_repair(z, wrong, np.eye(6, 7)), "the other is likelier, and needs no second try"
-
-
 @pytest.mark.parametrize("wrong", [False, True])
 def test_noise_is_fitted_to_a_linear_start_that_needs_repair(monkeypatch, wrong):
     """The start is that of `unmix` on the same rows, with noise or without."""
@@ -223,7 +184,3 @@ def test_rows_that_may_rest_in_another_basis_are_doubted():
     assert other_basis(patterns, 0.6 * four / four.sum() + 0.4 * every).verdict == "inconclusive"
     assert other_basis(patterns, four / four.sum()) is None
     assert other_basis(patterns, np.where(patterns, 0.8, 0.2).prod(1)) is None
-
-
-def test_steps_grow_with_the_latents():
-    assert sorted(steps_for(n) for n in range(1, 90)) == [steps_for(n) for n in range(1, 90)]
