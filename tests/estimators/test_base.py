@@ -1,6 +1,7 @@
 """What every estimator takes from `LatentModel`: checks of parameters, rows and latents, the verdict on restarts."""
 
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from identifiable import DataError, FitFailedError, Level, Mixture, RecoveryWarning, certify
 from identifiable.agreement.stability import Stability
-from identifiable.estimators.base import LatentModel, plain_table, resolve_device
+from identifiable.estimators.base import LatentModel, resolve_device
 
 
 @dataclass(eq=False, repr=False)
@@ -90,13 +91,10 @@ def test_good_parameters_pass(good):
 @pytest.mark.parametrize(
     ("bad", "word"),
     [
-        (X[:1], "1 sample"),
         (X * [1, 1e120, 1], "between.*1\\. "),
-        (np.full((50, 3), 1e300), "between"),
         (X * [1, 1, 1e-120], "deviation.* 2\\. "),
         (FRAME.assign(d=1.0), "d \\(1 of 4\\)"),
         (FRAME.assign(d=X[:, 1]), "d = b"),
-        (FRAME.assign(d="k"), "'d'"),
         (FRAME.assign(d=pd.Categorical(["u", "v"] * 25)), "'d'"),
         (FRAME.assign(d=np.array([1.0, "k"] * 25, dtype=object)), "'d'"),
         (pd.DataFrame(X, columns=list("aba")), "distinct.*a"),
@@ -111,7 +109,10 @@ def test_columns_need_not_vary_where_the_method_allows_it():
     assert Rotation(flag=True).fit(np.c_[X, np.ones(50)]).coordinates_.rank == 3
 
 
-@pytest.mark.parametrize("form", [torch.tensor, pd.DataFrame, lambda x: pd.DataFrame(x).astype(object), list])
+FORMS = [partial(torch.tensor, requires_grad=True), pd.DataFrame, lambda x: pd.DataFrame(x).astype(object), list]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_tables_in_every_form_give_the_same_latents(form):
     np.testing.assert_allclose(Rotation().fit(form(X)).transform(form(X)), Rotation().fit(X).transform(X), atol=1e-12)
 
@@ -119,10 +120,6 @@ def test_tables_in_every_form_give_the_same_latents(form):
 def test_float32_data_give_no_warning_of_overflow():
     with np.errstate(all="raise"):
         assert Rotation().fit(X.astype(np.float32)).coordinates_.rank == 3
-
-
-def test_plain_table_detaches_tensors():
-    assert isinstance(plain_table(torch.ones(2, 2, requires_grad=True)), np.ndarray)
 
 
 def test_new_rows_and_latents_are_checked():

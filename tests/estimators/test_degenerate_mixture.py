@@ -1,5 +1,4 @@
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
@@ -43,18 +42,13 @@ def assert_found(model, sample, rank):
     assert (model.ranks_ == rank).all()
 
 
-def test_published_latents_are_found_at_full_width():
-    sample = make_pdgmm(6000, n=10, rho=50, random_state=0)
-    assert_found(DegenerateGaussianMixture(random_state=0, n_restarts=2).fit(sample.z), sample, 5)
-
-
 @pytest.mark.parametrize(
     ("options", "rank"),
-    [({"rho": 50}, 3), ({"rho": "1 var"}, 1), ({"rho": 50, "delta": 2}, 3), ({"rho": 50, "theta": 30}, 3)],
+    [({"n": 10}, 5), ({}, 3), ({"rho": "1 var"}, 1), ({"delta": 2}, 3), ({"theta": 30}, 3)],
     ids=str,
 )
 def test_latents_are_found(options, rank):
-    sample = make_pdgmm(3000, n=6, random_state=1, **options)
+    sample = make_pdgmm(3000, random_state=1, **{"n": 6, "rho": 50} | options)
     assert_found(DegenerateGaussianMixture(random_state=1, n_restarts=2).fit(sample.z), sample, rank)
 
 
@@ -109,6 +103,8 @@ def test_parameters_are_those_of_the_rows(line_and_plane, fitted):
         np.testing.assert_allclose(fitted.means_[j], rows.mean(0), atol=1e-10)
         np.testing.assert_allclose(fitted.covariances_[j], np.cov(rows.T, ddof=0), atol=1e-10)
     assert fitted.ranks_.tolist() == [2, 1]
+    assert fitted.lower_bound_ == pytest.approx(fitted.score(x))
+    assert fitted.converged_
     assert isinstance(fitted.mixture_, Mixture)
     np.testing.assert_array_equal(fitted.mixture_.means, fitted.means_)
 
@@ -139,13 +135,6 @@ def test_samples_have_the_parameters_and_lie_on_the_subspaces(fitted):
         np.testing.assert_allclose(rows.mean(0), fitted.means_[j], atol=0.1)
         np.testing.assert_allclose(np.cov(rows.T), fitted.covariances_[j], atol=0.2)
         assert np.linalg.matrix_rank(rows - rows.mean(0)) == fitted.ranks_[j]
-
-
-def test_rows_off_the_subspaces_score_far_lower(line_and_plane, fitted):
-    x, _ = line_and_plane
-    assert fitted.score(x + 1e-3) < fitted.score(x) - 1000
-    assert fitted.lower_bound_ == pytest.approx(fitted.score(x))
-    assert fitted.converged_
 
 
 def test_units_of_the_data_do_not_matter(line_and_plane, fitted):
@@ -214,17 +203,6 @@ def test_the_floor_is_subtracted_from_the_variances():
     np.testing.assert_allclose(model.covariances_[0] + 0.04 * np.eye(3), np.cov(x.T, ddof=0), atol=1e-10)
 
 
-def test_same_random_state_same_bits(line_and_plane, fitted):
-    again = DegenerateGaussianMixture(random_state=0).fit(pd.DataFrame(line_and_plane[0], columns=list("abcd")))
-    for name in ("weights_", "means_", "covariances_", "labels_"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(fitted, name))
-
-
-def test_verbose_says_what_was_found(line_and_plane, capsys):
-    DegenerateGaussianMixture(random_state=0, verbose=1).fit(line_and_plane[0])
-    assert "2 components" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("parameter", "value"),
     [("n_components", 0), ("max_components", 2.5), ("noise_floor", 0.0), ("n_restarts", 0), ("max_iter", "many"),
@@ -238,8 +216,6 @@ def test_bad_parameters_are_named(parameter, value):
 def test_bad_data_are_refused(fitted):
     with pytest.raises(ValueError, match="n_components = 30"):
         DegenerateGaussianMixture(30).fit(normal(20, 2))
-    with pytest.raises(ValueError, match="NaN"):
-        DegenerateGaussianMixture().fit([[0.0, np.nan], [1.0, 2.0]])
     with pytest.raises(ValueError, match="n_samples"):
         fitted.sample(0)
 

@@ -155,14 +155,6 @@ def test_values_with_too_few_rows_are_left_out_of_the_conditional_prior():
     assert np.isfinite(alone.score(s.x[:200], np.arange(200)))
 
 
-@pytest.mark.parametrize("family", ["variance", "gaussian"])
-def test_too_few_values_of_u_are_not_certified(family):
-    s = make_segments(1000, segments=2, n=2, random_state=0)
-    certificate = IFlow(**BRIEF | {"n_restarts": 2}, family=family).fit(s.x, s.u).certificate_
-    assert certificate.level == Level.NONE
-    assert certificate["values"].verdict == "fails"
-
-
 @pytest.mark.parametrize(
     ("options", "u", "word"),
     [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from identifiable import FactorialUnmixing, GMMFlow, Level, load, save
+from identifiable import FactorialUnmixing, GMMFlow, Level
 from identifiable.data import make_gmm, make_tcl
 from identifiable.metrics import mcc, r2
 
@@ -22,13 +22,6 @@ def sample():
 @pytest.fixture(scope="module", params=FLOWS)
 def quick(request, sample):
     return GMMFlow(**QUICK, flow=request.param, random_state=0).fit(sample.x)
-
-
-def test_the_density_integrates_to_one(quick, sample):
-    low, high = sample.x.min(0) - 4, sample.x.max(0) + 4
-    grid = np.stack(np.meshgrid(*(np.linspace(a, b, 250) for a, b in zip(low, high, strict=True))), -1).reshape(-1, 2)
-    cell = np.prod((high - low) / 249)
-    assert np.exp(quick.score_samples(grid)).sum() * cell == pytest.approx(1, abs=0.02)
 
 
 def test_the_density_is_that_of_the_latents_and_the_jacobian(quick, sample):
@@ -59,14 +52,6 @@ def test_the_inverse_is_exact_and_latents_standard(quick, sample):
 def test_samples_are_likely(quick, sample):
     drawn = quick.sample(2000, random_state=0)
     assert quick.score(drawn) == pytest.approx(quick.score(sample.x), abs=0.3)
-
-
-def test_a_file_gives_the_same_model(quick, sample, tmp_path):
-    save(quick, tmp_path / "m.safetensors")
-    again = load(tmp_path / "m.safetensors", device="cpu")
-    np.testing.assert_array_equal(again.transform(sample.x[:50]), quick.transform(sample.x[:50]))
-    np.testing.assert_array_equal(again.score_samples(sample.x[:50]), quick.score_samples(sample.x[:50]))
-    assert str(again.certificate_) == str(quick.certificate_)
 
 
 def test_a_nonlinear_mixture_is_unmixed_better_than_by_a_linear_map():

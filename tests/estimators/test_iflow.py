@@ -51,12 +51,12 @@ def surface():
 
 
 @functools.cache
-def short(family, prior="table"):
+def short(family):
     """A flow of two columns far from affine, hardly trained."""
     rng, u = np.random.default_rng(0), np.arange(600) % 3
     z = (rng.laplace if family == "laplace" else rng.normal)(size=(600, 2)) * np.array([[1, 2], [2, 1], [1, 1]])[u]
     x = mixed(z + (u[:, None] if family == "gaussian" else 0), rng)
-    return x, u, IFlow(**BRIEF, family=family, prior=prior).fit(x, u)
+    return x, u, IFlow(**BRIEF, family=family).fit(x, u)
 
 
 def linear_mcc(z, x, u):
@@ -94,9 +94,6 @@ def test_laplace_latents_are_recovered():
     x = mixed(z, rng)
     model = IFlow(**QUICK, family="laplace").fit(x, u)
     assert mcc(z, model.transform(x)) > max(0.98, linear_mcc(z, x, u) + 0.02)
-    gaussian = IFlow(**QUICK, family="variance").fit(x, u)
-    assert mcc(z, model.transform(x)) > mcc(z, gaussian.transform(x)) + 0.01
-    assert model.score(x, u) > gaussian.score(x, u) + 0.01
 
 
 def test_variances_that_change_with_time_are_learnt_by_a_net():
@@ -148,16 +145,6 @@ def test_the_inverse_is_exact(segments):
 
 
 # -- likelihood ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_densities_integrate_to_one_given_u_and_without(family):
-    x, _, model = short(family, "net")
-    a, b = (np.linspace(c.mean() - 14 * c.std(), c.mean() + 14 * c.std(), 301) for c in x.T)
-    grid = np.stack(np.meshgrid(a, b, indexing="ij"), -1).reshape(-1, 2)
-    for u in (np.full(len(grid), 1), None):
-        density = np.exp(model.score_samples(grid, u)).reshape(301, 301)
-        assert np.trapezoid(np.trapezoid(density, b), a) == pytest.approx(1, abs=0.01)
 
 
 def by_hand(model, x, u):

@@ -12,7 +12,7 @@ from autoencoder_helpers import QUICK, LinearModel, initialised, rand, require_m
 from identifiable import IVAE, DataError, IFlow, IndependentComponents, PrincipalComponents, SegmentUnmixing, load, save
 from identifiable.data import load_digits, make_segments
 from identifiable.estimators import variational
-from identifiable.estimators.autoencoder import Likelihood, Posterior
+from identifiable.estimators.autoencoder import Likelihood
 from identifiable.estimators.given_u import FAMILIES, PriorGivenU
 from identifiable.estimators.ivae import Nets, statistics_of
 from identifiable.metrics import mcc
@@ -162,10 +162,6 @@ def segments():
 LINEAR = QUICK | {"hidden": (), "max_steps": 150, "batch_size": 256, "learning_rate": 0.02}
 
 
-def linear_rows(rng, z):
-    return z @ rng.normal(size=(2, 4)) + 0.3 * rng.normal(size=(len(z), 4))
-
-
 def test_training_reaches_the_likelihood_of_the_ground_truth():
     rng, u = np.random.default_rng(0), np.arange(4000) % 6
     scales, A = rng.uniform(0.3, 2, size=(6, 2)), rng.normal(size=(2, 4))
@@ -177,17 +173,6 @@ def test_training_reaches_the_likelihood_of_the_ground_truth():
     assert np.log(model.noise_ / 0.3).mean() == pytest.approx(0, abs=0.2)
     learnt = model.module_.prior(torch.arange(6)[None])[1][0].exp().detach().numpy()
     assert mcc(scales, learnt) > 0.95
-
-
-@pytest.mark.parametrize("drawn", ["normal", "laplace"])
-def test_the_true_family_has_the_higher_score(drawn):
-    rng, u = np.random.default_rng(0), np.arange(4000) % 6
-    x = linear_rows(rng, getattr(rng, drawn)(size=(4000, 2)) * rng.uniform(1, 4, size=(6, 2))[u])
-    laplace, normal = (
-        IVAE(family=f, **LINEAR).fit(x[:3000], u[:3000]).score(x[3000:], u[3000:]) for f in ("laplace", "variance")
-    )
-    assert (laplace > normal + 0.02) == (drawn == "laplace")
-    assert (normal > laplace + 0.02) == (drawn == "normal")
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +207,7 @@ def test_latents_of_bits_are_recovered():
         _ = model.noise_
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "categorical"])
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli", "logistic", "categorical"])
 def test_columns_may_be_constant_or_vary_in_one_row(likelihood):
     rng, u = np.random.default_rng(0), np.arange(300) % 3
     x = np.c_[rng.normal(size=(300, 3)) + 0.1 * u[:, None], np.eye(300)[:, :20]]
@@ -232,6 +217,7 @@ def test_columns_may_be_constant_or_vary_in_one_row(likelihood):
     model = IVAE(2, **settings).fit(x, u)
     assert np.isfinite(model.score(x, u))
     if likelihood != "gaussian":
+        assert model.certificate_["1.i"].verdict == "inconclusive"
         with pytest.raises(DataError, match="rank=0"):
             clone(model).fit(np.ones((300, 4)), u)
 
@@ -281,13 +267,6 @@ def test_enough_segments_identify_every_latent(fitted):
     assert model.conditional_prior_.means.shape == (12, 2)
 
 
-@pytest.mark.parametrize("likelihood", ["bernoulli", "logistic", "categorical"])
-def test_discrete_columns_leave_an_assumption_open(likelihood):
-    s = make_segments(400, segments=4, n=2, d=6, bernoulli=True, random_state=0)
-    model = IVAE(likelihood=likelihood, **QUICK | {"max_steps": 2}).fit(s.x, s.u)
-    assert model.certificate_["1.i"].verdict == "inconclusive"
-
-
 # -- initialisation -------------------------------------------------------------------------------
 
 
@@ -307,14 +286,6 @@ def test_init_linear_starts_at_segment_unmixing(likelihood):
     if likelihood != "categorical":
         average = model.inverse_transform(np.zeros((1, 2)))[0]
         np.testing.assert_allclose((average - x.mean(0)) / x.std(0), np.zeros(6), atol=0.2)
-
-
-def test_init_random_differs_from_init_linear(segments):
-    linear = SegmentUnmixing(2, n_restarts=1, random_state=0).fit(segments.x, segments.u).transform(segments.x)
-    settings = QUICK | {"max_steps": 1, "hidden": (16,), "init": "random"}
-    model = IVAE(**settings).fit(segments.x, segments.u)
-    assert mcc(linear, model.transform(segments.x)) < 0.97
-    assert model.fit_status_ == "unstable"
 
 
 @pytest.mark.parametrize("family", ["variance", "laplace"])
@@ -411,7 +382,6 @@ def test_a_second_fit_does_not_depend_on_the_first(segments):
         ("posterior_given_u", {"posterior_given_u": 1}),
         ("resolve", {"resolve": "yes"}),
         ("noise", {"noise": 0.0}),
-        ("n_latents", {"n_latents": 5}),
     ],
 )
 def test_wrong_parameters_are_refused(segments, name, settings):
@@ -464,15 +434,6 @@ def test_the_divergence_is_that_of_draws(g, family, full):
     exact = module.divergence(q, U)[0]
     assert ((ratio.mean(0) - exact).abs() < 5 * ratio.std(0) / 10_000**0.5 + 1e-9).all()
     assert (exact > 0).all()
-
-
-@pytest.mark.parametrize("family", ["variance", "gaussian"])
-def test_the_divergence_from_the_prior_itself_is_zero(g, family):
-    module = random_nets(g, family=family)
-    mean, log_scale = module.prior(U)
-    same = module.divergence(Posterior(mean, log_scale, None), U)
-    torch.testing.assert_close(same, torch.zeros_like(same), atol=1e-12, rtol=0)
-    assert (module.divergence(Posterior(mean, log_scale, rand(g, 1, 7, 3, 3).tril(-1)), U) > 0).all()
 
 
 def test_the_gaussian_prior_has_the_moments_of_a_laplace(g):

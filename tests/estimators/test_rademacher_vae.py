@@ -7,7 +7,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from sklearn.datasets import load_digits
 
-from identifiable import DataError, Level, RademacherVAE, load, save
+from identifiable import DataError, Level, RademacherVAE
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 
@@ -57,12 +57,6 @@ def test_cells_are_the_sign_pattern_of_the_projection(likelihood):
     seen = (x - model.mean_) / model.scale_
     bits = (seen - seen.mean(0)) @ A > 0
     np.testing.assert_array_equal(model.cells(x), bits @ [1, 2, 4, 8])
-
-
-def test_cells_are_cones_around_the_mean(model, x):
-    centre = x.mean(0)
-    np.testing.assert_array_equal(model.cells(centre + 7 * (x - centre)), model.cells(x))
-    np.testing.assert_array_equal(model.cells(centre - 7 * (x - centre)), 7 - model.cells(x))
 
 
 def test_every_restart_has_its_own_fixed_projection(model, x):
@@ -116,11 +110,6 @@ def test_the_bound_stays_below_the_likelihood(linear, x):
     assert own.mean() < logsumexp(joint, axis=1).mean() - 0.01
 
 
-def test_training_raises_the_bound(x):
-    short, long = (RademacherVAE(2, n_bits=2, **QUICK | {"max_steps": steps}).fit(x).score(x) for steps in (1, 150))
-    assert long > short + 0.5
-
-
 # -- what a fit gives -----------------------------------------------------------------
 
 
@@ -135,14 +124,6 @@ def test_samples_of_a_cell_have_its_moments(linear):
 def test_unknown_cells_are_refused(model, cell):
     with pytest.raises(DataError, match="cell must be a number"):
         model.sample(3, cell=cell)
-
-
-def test_a_file_keeps_the_projection(model, x, tmp_path):
-    save(model, tmp_path / "m.safetensors")
-    again = load(tmp_path / "m.safetensors", device="cpu")
-    np.testing.assert_array_equal(again.cells(x), model.cells(x))
-    np.testing.assert_array_equal(again.score_samples(x), model.score_samples(x))
-    np.testing.assert_array_equal(again.sample(5, random_state=0, cell=2), model.sample(5, random_state=0, cell=2))
 
 
 @pytest.mark.parametrize("binarise", [None, "draw", "threshold"])

@@ -74,16 +74,6 @@ def nearest(q, z):
     return distance.argmin(-1), distance.amin(-1)
 
 
-def test_relaxed_draws_of_no_temperature_are_codes_drawn_by_their_probabilities():
-    one = codes(members=1, rows=1)
-    rng = torch.Generator().manual_seed(0)
-    many = Codes(one.embedding.expand(1, 20_000, 3, 2), one.codebook, 1e-3, rng)
-    k, far = nearest(many, many.at(torch.zeros(1, 20_000, 6)))
-    assert (far < 1e-3).double().mean() > 0.99
-    found = torch.nn.functional.one_hot(k[0], CODES).double().mean(0)
-    np.testing.assert_allclose(found.numpy(), responsibilities(one)[0, 0], atol=0.02)
-
-
 def test_relaxed_draws_have_a_gradient_to_the_codes_and_to_the_encoder():
     q = codes()
     e, c = (t.clone().requires_grad_() for t in (q.embedding, q.codebook))
@@ -92,8 +82,15 @@ def test_relaxed_draws_have_a_gradient_to_the_codes_and_to_the_encoder():
     assert (c.grad != 0).all()
 
 
-def test_true_draws_are_codes_drawn_by_their_probabilities():
+def test_draws_are_codes_drawn_by_their_probabilities():
+    """Relaxed draws of no temperature too."""
     one = codes(members=1, rows=1)
+    rng = torch.Generator().manual_seed(0)
+    relaxed = Codes(one.embedding.expand(1, 20_000, 3, 2), one.codebook, 1e-3, rng)
+    k, far = nearest(relaxed, relaxed.at(torch.zeros(1, 20_000, 6)))
+    assert (far < 1e-3).double().mean() > 0.99
+    found = torch.nn.functional.one_hot(k[0], CODES).double().mean(0)
+    np.testing.assert_allclose(found.numpy(), responsibilities(one)[0, 0], atol=0.02)
     many = Codes(one.embedding.expand(1, 20_000, 3, 2), one.codebook)
     noise = torch.randn(1, 20_000, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     k, far = nearest(many, many.at(noise))

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from identifiable import Level, RecoveryWarning, SparseUnmixing, load, save
+from identifiable import Level, RecoveryWarning, SparseUnmixing
 from identifiable.agreement.stability import Stability
 from identifiable.data import make_pdgmm
 from identifiable.metrics import mcc, r2
@@ -127,13 +127,6 @@ def test_blocks_are_found_and_only_their_spans(sizes):
     assert sorted(map(len, model.certificate_.blocks)) == sorted(sizes)
 
 
-def test_certificate_of_an_exact_fit():
-    _, x = affine(n=6, rho=50, delta=2)
-    certificate = SparseUnmixing(random_state=0).fit(x).certificate_
-    assert certificate.level == Level.PS
-    assert certificate.estimated
-
-
 @pytest.mark.parametrize(("agreement", "level"), [(1.0, Level.PS), (0.5, Level.NONE)])
 def test_certificate_needs_restarts_that_agree(agreement, level):
     _, x = affine(n=4, rho=50, delta=2)
@@ -181,20 +174,3 @@ def test_density_is_that_of_the_samples():
     assert model.score(drawn) == pytest.approx(model.score(x), abs=0.5)
     gaussian = np.random.default_rng(0).multivariate_normal(x.mean(0), np.cov(x.T), size=4000)
     assert model.score(gaussian) < model.score(x) - 2
-
-
-def test_few_rows_and_many_rows():
-    sample, x = affine(rows=500, n=4)
-    assert mcc(sample.z, SparseUnmixing(random_state=0).fit(x).transform(x)) > 0.999999
-    sample, x = affine(rows=60_000, n=4)
-    assert mcc(sample.z, SparseUnmixing(random_state=0).fit(x).transform(x)) > 0.999999
-
-
-def test_masks_and_certificate_are_saved(tmp_path):
-    _, x = affine(n=4)
-    model = SparseUnmixing(random_state=0).fit(x)
-    save(model, tmp_path / "m.safetensors")
-    again = load(tmp_path / "m.safetensors")
-    np.testing.assert_array_equal(again.masks_.patterns, model.masks_.patterns)
-    assert str(again.certificate_) == str(model.certificate_)
-    np.testing.assert_array_equal(again.active(x), model.active(x))

@@ -22,25 +22,16 @@ def test_every_row_is_seen_once_an_epoch_in_another_order_by_every_member():
 
     def loss(batch, step):
         seen.append(batch[0][..., 0].clone())
+        assert torch.equal(batch[1], 2 * batch[0])  # rows of several arrays stay together
         return net.w.sum(1) * 0
 
-    minimise(net, loss, [torch.arange(100.0)[:, None]], Plan(steps=8, batch_size=25))
+    rows = torch.arange(100.0)[:, None]
+    minimise(net, loss, [rows, 2 * rows], Plan(steps=8, batch_size=25))
     first, second = torch.cat(seen[:4], 1), torch.cat(seen[4:], 1)
     for epoch in (first, second):
         assert torch.equal(epoch.sort(1).values, torch.arange(100.0).expand(2, 100))
     assert not torch.equal(first[0], first[1])
     assert not torch.equal(first, second)
-
-
-def test_rows_of_several_arrays_stay_together():
-    net = Free([[0.0], [0.0]])
-    rows = torch.arange(100.0)[:, None]
-
-    def loss(batch, step):
-        assert torch.equal(batch[1], 2 * batch[0])
-        return net.w.sum(1) * 0
-
-    minimise(net, loss, [rows, 2 * rows], Plan(steps=10, batch_size=7))
 
 
 def test_a_stream_gives_fresh_rows_to_every_member():
@@ -73,39 +64,6 @@ def test_history_is_a_table():
     assert frame.groupby("member").loss.apply(lambda v: v.iloc[-1] < v.iloc[0]).all()
     assert history.stopped == "steps"
     assert "50 steps" in repr(history)
-
-
-def interrupted(tmp_path, **plan):
-    """Run to the end twice: at once, and stopped by an exception in between and resumed."""
-    ends = []
-    for stop in (None, 137):
-        net, data, loss = regression()
-
-        def stopping(batch, step, stop=stop, loss=loss):
-            if step.number == stop:
-                raise KeyboardInterrupt
-            return loss(batch, step)
-
-        def criterion(net=net, data=data):
-            return (net(data[0].expand(2, -1, -1)) - data[1]).square().mean((1, 2))
-
-        settings = Plan(steps=300, batch_size=64, every=10, checkpoint_seconds=0.0, **plan)
-        arguments = {"seed": 5, "checkpoint": tmp_path / f"{stop}.safetensors", "criterion": criterion}
-        if stop is not None:
-            with pytest.raises(KeyboardInterrupt):
-                minimise(net, stopping, data, settings, **arguments)
-            for p in net.parameters():
-                nn.init.zeros_(p)  # nothing but the file may carry the state
-        history = minimise(net, loss, data, settings, **arguments)
-        ends.append((weights(net), history))
-    return ends
-
-
-def test_resumed_equals_uninterrupted(tmp_path):
-    (w, history), (resumed, resumed_history) = interrupted(tmp_path)
-    assert torch.equal(w, resumed)
-    np.testing.assert_array_equal(history.loss, resumed_history.loss)
-    np.testing.assert_array_equal(history.best_step, resumed_history.best_step)
 
 
 def test_resumed_patience_goes_on_counting(tmp_path):
@@ -182,13 +140,6 @@ def test_killed_at_random_steps_and_resumed_gives_the_same_bits(tmp_path):
     nets = [name for name in whole if name.startswith("fitted/module_")]
     assert nets
     assert all(torch.equal(whole[name], killed[name]) for name in nets)
-
-
-def test_checkpoint_needs_a_seed(tmp_path):
-    from identifiable import VAE
-
-    with pytest.raises(ValueError, match=r"an integer when checkpoint is given\. Got None"):
-        VAE(checkpoint=tmp_path / "c").fit(np.random.default_rng(0).normal(size=(30, 3)))
 
 
 def test_a_checkpoint_in_a_missing_folder_is_refused_before_training(tmp_path):

@@ -112,6 +112,8 @@ def fits(monkeypatch):
 
 
 AGREE, DISAGREE, LESS = trained(0.0, 0.0, skewed=True), trained(0.0, 0.6), trained(0.0, 0.7)
+LIKELY, UNLIKELY = (trained(0.0, 0.6, likelihoods=[v, v], prior="full") for v in (9, -9))
+EVERY = ["mixture", "full_rank", "extended"]
 
 
 @pytest.mark.parametrize(
@@ -121,28 +123,9 @@ AGREE, DISAGREE, LESS = trained(0.0, 0.0, skewed=True), trained(0.0, 0.6), train
         ({"mixture": DISAGREE}, False, ["mixture"], "mixture"),
         ({"shaped": AGREE}, True, ["shaped"], "shaped"),
         ({"shaped": DISAGREE, "mixture": AGREE}, True, ["shaped", "mixture"], "mixture"),
-        (
-            {"mixture": DISAGREE, "full_rank": trained(0.0, 0.6, likelihoods=[9, 9], prior="full")},
-            True,
-            ["mixture", "full_rank"],
-            "full_rank",
-        ),
-        (
-            {
-                "mixture": DISAGREE,
-                "full_rank": trained(0.0, 0.6, likelihoods=[-9, -9], prior="full"),
-                "extended": AGREE,
-            },
-            True,
-            ["mixture", "full_rank", "extended"],
-            "extended",
-        ),
-        (
-            {"mixture": DISAGREE, "full_rank": LESS, "extended": LESS},
-            True,
-            ["mixture", "full_rank", "extended"],
-            "mixture",
-        ),
+        ({"mixture": DISAGREE, "full_rank": LIKELY}, True, ["mixture", "full_rank"], "full_rank"),
+        ({"mixture": DISAGREE, "full_rank": UNLIKELY, "extended": AGREE}, True, EVERY, "extended"),
+        ({"mixture": DISAGREE, "full_rank": LESS, "extended": LESS}, True, EVERY, "mixture"),
     ],
 )
 def test_a_fit_trains_more_only_where_restarts_disagree(fits, results, extended, used, found):
