@@ -187,9 +187,6 @@ def test_contradictions_give_no_direction_and_none_follows_from_them(heads):
     joined = joined_by(5, (0, 1), (1, 2), (2, 3), (2, 4), (3, 4))
     found = directed(joined, dag_of(5, *heads).astype(bool))
     assert (found == dag_of(5, (0, 1), (3, 2), *undirected((1, 2), (2, 4), (3, 4)))).all()
-
-
-def test_a_directed_cycle_gives_no_direction():
     cycle = [(0, 1), (1, 2), (2, 0)]
     found = directed(joined_by(4, *cycle, (0, 3)), dag_of(4, *cycle, (0, 3)).astype(bool))
     assert (found == dag_of(4, *undirected(*cycle), (0, 3))).all()
@@ -254,7 +251,6 @@ def test_a_perfect_recovery_costs_nothing(seed):
     rows = source.unmasked().sample(2000, random_state=1)
     recovered = rows.z[:, rng.permutation(6)] * rng.uniform(-3, 3, size=6) + 1
     found = recovered_shd(rows.z, recovered, source.latents.adjacency != 0)
-    assert found.shd_recovered == found.shd_true
     assert found.delta_shd == 0
     assert (found.recovered.cpdag == found.true.cpdag).all()
     np.testing.assert_allclose(found.recovered.strengths, found.true.strengths, atol=1e-9)

@@ -126,7 +126,6 @@ def test_failures_are_listed(noise):
         choice = choose({"bad": Failing(), "good": Fixed()}, noise)
     assert choice.table["name"].tolist() == ["good", "bad"]
     assert choice.table.status.tolist() == ["stable", "failed"]
-    assert choice.table.note.tolist() == ["", "No restart has finite latents."]
     assert np.isnan(choice.table.agreement[1])
     with pytest.warns(RecoveryWarning), pytest.raises(FitFailedError, match="one, two"):
         choose({"one": Failing(), "two": Failing()}, noise)

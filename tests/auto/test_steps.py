@@ -82,9 +82,6 @@ def test_affordable_share_keeps_a_fit_within_its_turn(needed, before):
     share = steps.affordable_share(lambda share: turn * (before + needed * share), turn)
     assert before + needed * share <= 0.7 + 1e-9
     assert share == pytest.approx(min(1, (0.7 - before) / needed))
-
-
-def test_no_limit_means_all_steps_and_no_timing():
     assert steps.affordable_share(lambda share: pytest.fail("timed"), np.inf) == 1.0
 
 

@@ -26,12 +26,9 @@ RNG = np.random.default_rng(0)
 )
 def test_auto_tells_categories_from_measurements(u, kind):
     assert Auxiliary.of(u, 100).kinds == (kind,)
-
-
-def test_kinds_can_be_said_for_all_columns_or_for_each():
-    u = np.c_[np.arange(100) % 2, np.arange(100) % 3]
-    assert Auxiliary.of(u, 100, "continuous").kinds == ("continuous", "continuous")
-    assert Auxiliary.of(u, 100, ["auto", "continuous"]).kinds == ("categorical", "continuous")
+    digits = np.c_[np.arange(100) % 2, np.arange(100) % 3]
+    assert Auxiliary.of(digits, 100, "continuous").kinds == ("continuous", "continuous")
+    assert Auxiliary.of(digits, 100, ["auto", "continuous"]).kinds == ("categorical", "continuous")
 
 
 def test_combinations_are_numbered_in_sorted_order():

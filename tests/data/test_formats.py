@@ -161,18 +161,11 @@ BAD_ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_ARRAYS)
-def test_arrays_that_are_no_tables_are_refused(case):
-    source, words = BAD_ARRAYS[case]
-    with pytest.raises(DataError, match=words):
-        read_table(source)
-
-
-@pytest.mark.parametrize("name", BAD_FILES)
-def test_a_file_that_cannot_be_used_is_refused_by_name(tmp_path, name):
-    content, error, words = BAD_FILES[name]
+@pytest.mark.parametrize("name", [*BAD_ARRAYS, *BAD_FILES])
+def test_what_is_no_table_is_refused_by_name(tmp_path, name):
+    source, error, words = BAD_FILES.get(name) or (BAD_ARRAYS[name][0], DataError, BAD_ARRAYS[name][1])
     with pytest.raises(error, match=words):
-        read_table(write_text(tmp_path / name, content))
+        read_table(write_text(tmp_path / name, source) if name in BAD_FILES else source)
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "parquet"])
@@ -205,13 +198,9 @@ def test_an_npz_with_a_choice_lists_its_arrays(tmp_path):
         read_table(path, key="d")
     with pytest.raises(DataError, match=r"must be 2-D.*Got 1-D"):
         read_table(path, key="c")
-
-
-@pytest.mark.parametrize("name", [None, "t.csv"])
-def test_key_without_an_npz_is_refused(tmp_path, name):
-    source = NUMBERS if name is None else write_csv(NUMBERS, tmp_path / name)
-    with pytest.raises(DataError, match=r"key= chooses an array of an .npz file. Got key='x'"):
-        read_table(source, key="x")
+    for source in (NUMBERS, write_csv(NUMBERS, tmp_path / "t.csv")):
+        with pytest.raises(DataError, match=r"key= chooses an array of an .npz file. Got key='x'"):
+            read_table(source, key="x")
 
 
 def test_a_missing_file_names_similar_files(tmp_path):

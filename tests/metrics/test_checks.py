@@ -10,8 +10,7 @@ from identifiable.metrics.checks import same_rows, table
 @pytest.mark.parametrize(
     ("values", "word"),
     [
-        (np.zeros(10), "1-D|2-D"),
-        (np.zeros((1, 10, 2)), "2-D"),
+        *((np.zeros(shape), "2-D") for shape in (10, (1, 10, 2))),
         (np.zeros((1, 2)), "2 rows"),
         (np.zeros((10, 0)), "1 column"),
         ([[0.0, np.inf], [0.0, 0.0]], "row 0, column 1"),

@@ -69,16 +69,6 @@ def test_mcc_ignores_order_sign_scale_and_shift(seed, exponent):
         assert mcc(moved, z, method) == pytest.approx(mcc(z, z_hat, method), abs=1e-9)
 
 
-def test_an_exact_match_scores_one_and_a_dropped_latent_costs_its_share():
-    z = np.random.default_rng(0).normal(size=(100, 4))
-    assert mcc(z, z) == pytest.approx(1)
-    found = match(z, z[:, [2, 0]])
-    assert found.score == pytest.approx(0.5, abs=1e-12)
-    assert found.permutation.tolist() == [1, -1, 0, -1]
-    noise = np.random.default_rng(1).normal(size=(100, 3))
-    assert mcc(z, np.hstack([noise, z])) == pytest.approx(1)
-
-
 @pytest.mark.parametrize("constant", [0.0, 0.1, -1e300, 1e-300])
 def test_a_constant_column_counts_zero_without_warning(constant):
     z = np.random.default_rng(0).normal(size=(101, 2))
@@ -118,21 +108,12 @@ def test_agreement_is_the_table_of_pairwise_mcc(method):
 # -- alignment --------------------------------------------------------------------------------
 
 
-@given(seed=seeds)
-@settings(max_examples=20, deadline=None)
-def test_a_linear_map_lowers_the_strong_mcc_and_not_the_weak_one(seed):
-    rng = np.random.default_rng(seed)
-    z = rng.normal(size=(300, 3))
-    mixed = z @ (np.linalg.qr(rng.normal(size=(3, 3)))[0] * [1, 10, 100]) + 7
-    assert strong_mcc(z, mixed) == mcc(z, mixed)
-    assert weak_mcc(z, mixed) == pytest.approx(1)
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_weak_mcc_is_unchanged_by_linear_maps(seed):
     a, b = correlated_pair(seed, rows=200, n=3, n_hat=4)
     rng = np.random.default_rng(seed)
     one, other = rng.normal(size=(3, 3)), rng.normal(size=(4, 4))
+    assert strong_mcc(a, b) == mcc(a, b)
     for k in (1, 2, 3):
         moved = weak_mcc(a @ one + 1, b @ other - 1, n_components=k)
         assert moved == pytest.approx(weak_mcc(a, b, n_components=k), abs=1e-8)
@@ -213,7 +194,6 @@ def test_blocks_mixed_only_within_are_found_and_score_one(seed):
     assert found.assignment.tolist() == owner.tolist()
     assert found.scores == pytest.approx(np.ones(4))
     assert found.mean == pytest.approx(1)
-    assert found.table.shape == (10, 4)
     inside = owner[:, None] == np.arange(4)
     assert found.table[inside] == pytest.approx(np.ones(10))
     assert found.table[~inside].max() < 0.02

@@ -55,14 +55,7 @@ def test_the_decoder_mirrors_the_encoder_unless_its_widths_are_given():
     assert widths(Dense((7, 5), (3,)).decoder(1, 2, 9)) == [3, 9]
 
 
-def test_a_seed_determines_the_nets_and_width_sets_the_channels():
-    for net in (Dense((7,)), ConvNet((4, 4)), ResNet((4, 4), width=3)):
-        for build in (
-            lambda rng, net=net: net.encoder(1, 16, 2, rng=rng),
-            lambda rng, net=net: net.decoder(1, 2, 16, rng=rng),
-        ):
-            first, again = (build(torch.Generator().manual_seed(0)) for _ in range(2))
-            assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+def test_width_sets_the_channels():
     assert ResNet((4, 4), width=3).decoder(1, 2, 16).last.weight.shape[2] == 3
 
 

@@ -137,20 +137,15 @@ def test_dropout_needs_a_share_below_one_and_a_hidden_layer():
     for after in (0, 2):
         with pytest.raises(ValueError, match="hidden layers"):
             MLP(1, (2, 3, 2), dropout=0.1, dropout_after=after)
-
-
-@pytest.mark.parametrize("widths", [(3,), (3, 0, 2), ()])
-def test_invalid_widths_are_refused(widths):
-    with pytest.raises(ValueError, match="widths"):
-        MLP(1, widths)
+    for widths in ((3,), (3, 0, 2), ()):
+        with pytest.raises(ValueError, match="widths"):
+            MLP(1, widths)
 
 
 def test_standardise_uses_the_batch_in_training_and_gradients_flow_through_it(rng):
     layer = Standardise(2, 3)
     x = (5 + 3 * torch.randn(2, 400, 3, generator=rng, dtype=torch.float64)).requires_grad_()
     y = layer(x)
-    torch.testing.assert_close(y.mean(1), torch.zeros(2, 3, dtype=torch.float64), atol=1e-10, rtol=0)
-    torch.testing.assert_close(y.std(1, correction=0), torch.ones(2, 3, dtype=torch.float64), atol=1e-5, rtol=0)
     reference = nn.BatchNorm1d(3, affine=False).double()
     torch.testing.assert_close(y[0], reference(x[0]))
     torch.testing.assert_close(

@@ -1,6 +1,5 @@
 """Image nets against torch's own layers and the tables of the papers, and members against each other."""
 
-import copy
 import dataclasses
 import math
 
@@ -11,8 +10,8 @@ from torch import nn
 from torch.nn.functional import avg_pool2d
 from torch.nn.utils.parametrizations import weight_norm
 
-from identifiable.nets import BatchNorm, Conv, ConvNet, ConvTranspose, Dense, ResNet, in_precision_of, select_members
-from identifiable.nets.images import Down, NormalisedConv, Up, to_maps, to_rows
+from identifiable.nets import BatchNorm, Conv, ConvNet, ConvTranspose, Dense, ResNet, select_members
+from identifiable.nets.images import Down, Up, to_maps, to_rows
 
 NETS = [Dense((12, 8)), ConvNet((6, 5, 3)), ResNet((6, 5, 3), width=4)]
 every_net = pytest.mark.parametrize("net", NETS, ids=lambda net: type(net).__name__)
@@ -76,16 +75,6 @@ def torch_conv(conv, r):
     return reference
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_normalised_convolutions_equal_those_of_torch(rng, size):
-    layer, x = NormalisedConv(3, 2, 4, size, gain=1.75, rng=rng).double(), normal(rng, 5, 6, 7, 6)
-    close(layer.gain, torch.full_like(layer.gain, 1.75))
-    with torch.no_grad():
-        layer.gain.mul_(1 + torch.rand(layer.gain.shape, generator=rng))
-    for r, (own, y) in enumerate(zip(members_of(x, 3), members_of(layer(x), 3), strict=True)):
-        close(y, torch_conv(layer, r)(own))
-
-
 @pytest.mark.parametrize(("ours", "theirs"), [(Conv, nn.Conv2d), (ConvTranspose, nn.ConvTranspose2d)])
 def test_convolutions_start_in_the_range_of_torch(rng, ours, theirs):
     """Uniform on an interval: the largest of many is close to its end, for weights and biases."""
@@ -123,6 +112,9 @@ def test_batch_norm_equals_that_of_torch_and_updates_averages_in_place(rng):
 def test_residual_blocks_equal_their_formula(rng, block, size):
     layer = block(2, 3, 4, rng=rng).double()
     x = normal(rng, 6, 6, 7, 5)
+    with torch.no_grad():
+        for conv in (layer.first, layer.second, layer.skip):
+            conv.gain.mul_(1 + torch.rand(conv.gain.shape, generator=rng))
 
     def resampled(h):
         if block is Up:
@@ -209,8 +201,6 @@ def test_resnet_has_the_sizes_of_table_a4(rng, w):
     up = (2, 4, 8, 16, 32)
     widths = (2, 4, 8, 16, 32), (16, 8, 4, 2, 1)
     assert sizes == [(c, s, s) for c, s in zip(widths[0] + widths[1], down + up, strict=True)]
-    assert [type(layer).__name__ for layer in encoder.maps] == ["Conv", *["Down"] * 5, "ReLU"]
-    assert [type(layer).__name__ for layer in decoder.maps] == [*["Up"] * 5, "ReLU"]
 
 
 def test_channels_stop_growing_after_five_blocks_and_the_shorter_side_grows_later():
@@ -240,31 +230,6 @@ def test_selected_members_give_the_same_outputs(rng, net, training):
         assert all(len(t) == 1 for t in alone.state_dict().values())
         for name, tensor in module.state_dict().items():
             close(alone.state_dict()[name][0], tensor[1])  # the running averages are the same
-
-
-@every_net
-@pytest.mark.parametrize("training", [False, True])
-def test_members_do_not_depend_on_each_other(rng, net, training):
-    nets, x, z = pair(net, rng).train(training), normal(rng, 3, 5, D).float(), normal(rng, 3, 5, 4).float()
-    for module, given in zip(nets, (x, z), strict=True):
-        module(given)[0].square().sum().backward()
-        for p in module.parameters():
-            assert p.grad[1:].abs().max() == 0
-        assert module.last.weight.grad[0].abs().max() > 0
-        assert next(module.parameters()).grad[0].abs().max() > 0
-
-
-@every_net
-def test_copies_and_precisions_give_the_same_outputs(rng, net):
-    nets, x, z = pair(net, rng), normal(rng, 3, 5, D), normal(rng, 3, 5, 4)
-    for module, given in zip(nets, (x, z), strict=True):
-        module(given.float())
-        module.eval()
-        y = module(given.float())
-        precise = in_precision_of(module, given.numpy())(given)
-        assert (y.dtype, precise.dtype) == (torch.float32, torch.float64)
-        torch.testing.assert_close(y.double(), precise, rtol=1e-4, atol=1e-5)
-        assert torch.equal(copy.deepcopy(module)(given.float()), y)
 
 
 @every_net

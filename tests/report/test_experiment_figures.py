@@ -22,28 +22,22 @@ def sweep():
 def test_a_panel_has_the_settings_that_differ_in_its_parameter_only(sweep):
     values = {r.run.setting: r.run.values for r in sweep.runs}
     assert usual_values(sweep, values) == {"n": 10, "k": 1, "layers": 10, "rho": 50, "delta": 0, "theta": 0}
-    body = str(panels(sweep).body)
+    body, x = str(panels(sweep).body), {}
     assert re.findall(r"<h3>([^<]*)</h3>", body) == list(AXES)
     assert body.count('aria-pressed="false"') == 10
     for (axis, ticks), drawing in zip(
         AXES.items(), re.findall(r"<svg[^>]*role=.*?</svg>\s*</figure>", body), strict=True
     ):
-        assert re.findall(r'text-anchor="middle" class="tick">([^<]*)<', drawing) == ticks
+        found = re.findall(r'<text x="([\d.]+)"[^>]*text-anchor="middle" class="tick">([^<]*)<', drawing)
+        assert [tick for _, tick in found] == ticks
+        x[axis] = np.diff([float(place) for place, _ in found])
         series = re.findall(r'<g class="series[^"]*" data-tag="([a-z]*)"', drawing)
         assert series == ["baseline"] * 4 + ["published"] * 2 + ["method"] * 4  # methods on top
         assert drawing.count('class="marker"') == 10 * len(ticks)
         assert f'aria-label="MCC of TwoStage, GroupedSparse (groups known), VaDE, PDGMM against {axis}, ' in drawing
+    np.testing.assert_allclose(np.r_[np.diff(x["n"]), np.diff(x["rho"])], 0, atol=0.11)  # 5, 10, 20, 40; names
+    assert np.ptp(x["layers"]) > 10  # 3, 10, 20
     assert panels(Sweep(fake_sweep.RECIPE, sweep.records[:5])) is None
-
-
-def test_positions_are_logarithmic_for_wide_ranges_and_even_for_names(sweep):
-    x = {}
-    for (axis, _), drawing in zip(AXES.items(), str(panels(sweep).body).split("<figure>")[1:], strict=True):
-        found = re.findall(r'<text x="([\d.]+)"[^>]*text-anchor="middle" class="tick"', drawing)
-        x[axis] = np.array([float(v) for v in found])
-    np.testing.assert_allclose(np.diff(x["n"], 2), 0, atol=0.11)  # 5, 10, 20, 40
-    np.testing.assert_allclose(np.diff(x["rho"], 2), 0, atol=0.11)  # names
-    assert np.ptp(np.diff(x["layers"])) > 10  # 3, 10, 20
 
 
 def test_heat_maps_are_few_and_show_every_setting(sweep):
@@ -64,14 +58,9 @@ def test_heat_maps_are_few_and_show_every_setting(sweep):
 @pytest.mark.parametrize(
     "arrays",
     [
-        {"unknown": [1, 2]},
-        {"correlation": [1, 2]},
-        {"correlation": [[1, 2], [3]]},
-        {"correlation": []},
-        {"correlation": "words"},
+        *({"correlation": table} for table in ([1, 2], [[1, 2], [3]], [], "words")),
         {"restarts": [1, 2, 3, 4, 5, 6]},
-        {"restarts": [1, 2, 3, 4, 5, 6], "scores": [1, 2]},
-        {"restarts": [1, 2], "scores": [1, 2]},
+        *({"restarts": own, "scores": [1.0, 2.0]} for own in ([1, 2, 3, 4, 5, 6], [1, 2])),
         {"restarts": [None] * 9, "scores": [1.0] * 9},
     ],
 )

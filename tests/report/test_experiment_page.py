@@ -54,12 +54,8 @@ def test_the_header_shows_the_recipe_and_the_run(records, html):
         assert text in words
     found = facts(sweep_page(Sweep(RECIPE, records, missing=2)))
     assert found["Runs"] == "677 done, 3 failed, 2 missing"
-    assert found["Settings × methods"] == "17 × 8"
-    assert (found["Seeds"], found["Commit"]) == ("5", "4ef6588a0c1d")
-    assert found["Device"] == "cpu and NVIDIA H200"
-    assert found["Command"] == "identifiable reproduce paper/table1"
-    assert "torch 2.13.0" in found["Versions"]
-    assert found["Finished"] == "2026-11-16 09:12 UTC"
+    assert (found["Settings × methods"], found["Seeds"], found["Commit"]) == ("17 × 8", "5", "4ef6588a0c1d")
+    assert (found["Device"], found["Finished"]) == ("cpu and NVIDIA H200", "2026-11-16 09:12 UTC")
     assert "2 of 682 runs are missing" in words
     few = [replace(r, commit=None) for r in records if r.run.setting == "n=5"]
     found = facts(sweep_page(Sweep(RECIPE, [r for r in few if r.run.method != "PCA" or r.run.seed == few[0].run.seed])))
@@ -75,8 +71,7 @@ def test_the_command_repeats_the_run(records):
         words = facts(sweep_page(Sweep(RECIPE, own)))["Command"].split()
         assert sorted(words) == sorted(f"identifiable reproduce paper/table1 {option}".split())
     (notice,) = sweep_page(Sweep(RECIPE, quick)).notices
-    for words in ("1 instead of 5 seeds", "2 of 17 settings", "rows = 6000", "without VaDE", "shorter fits of PDGMM"):
-        assert words in notice
+    assert all(words in notice for words in ("1 instead of 5 seeds", "2 of 17 settings", "without VaDE"))
     for count, words in ((0, "0 done, 0 failed, 680 missing"), (20, "0 done, 20 failed")):
         found = [replace(r, status="failed", metrics={}, error=None) for r in records[:count]]
         seen = Reader(sweep_page(Sweep(RECIPE, found, 680 - count)).html()).words

@@ -7,7 +7,6 @@ import pytest
 import fake_sweep
 from identifiable.experiments.summary import summarise
 from identifiable.report.experiment_tables import (
-    Tally,
     all_results,
     certificates,
     comparison,
@@ -51,24 +50,9 @@ def test_a_tally_counts_the_verdicts(sweep, frame):
     assert short(Sweep(RECIPE, [])) is None
 
 
-@pytest.mark.parametrize(
-    ("counts", "words"),
-    [
-        ((1, 0, 0, 1, 1), "Better than published in 1 of 1 settings; beats every trivial baseline in 1 of 1 settings."),
-        ((0, 0, 0, 0, 0), "Nothing to compare with."),
-        ((1, 0, 2, 0, 0), "Better than published in 1 of 3 settings, worse than published in 2 of 3 settings."),
-    ],
-)
-def test_words_of_a_tally(counts, words):
-    better, same, worse, beats, faced = counts
-    assert Tally("A", better, same, worse, beats, faced).words == words
-
-
 def test_the_comparison_marks_verdicts_and_the_best_mean(sweep, frame):
     table = comparison(sweep, "mcc")
-    assert [(band, width) for band, _, width in table.bands][1:] == [
-        *(("This library", 4), ("Published", 2), ("Trivial baselines", 4))
-    ]
+    assert [width for _, _, width in table.bands][1:] == [4, 2, 4]
     for row in table.rows:
         means = []
         for (kind, method), entry in zip(sweep.columns, row.entries[1:], strict=True):
@@ -81,7 +65,6 @@ def test_the_comparison_marks_verdicts_and_the_best_mean(sweep, frame):
             means += [found["mcc_mean"]] * (kind != "published")
             assert "best" not in entry.mark or entry.key == max(entry.key, *means)
         assert sum("best" in entry.mark for entry in row.entries) == 1
-    assert [column.text for column in table.columns][4:7] == ["PDGMM", "published: two stages", "published: VaDE"]
     words = Reader(glance(sweep).body).words
     assert all(Reader(item).words in words for item in key(sweep))
     assert len(key(sweep)) == 5
@@ -139,10 +122,7 @@ def test_all_results_have_a_row_per_setting_and_method(sweep, frame):
         assert row.entries[titles.index("score")].key == found["score_mean"]
         assert row.entries[-1].plain.startswith(str(int(found["mcc_n"])))
         assert (row.entries[6].mark == "better") == (found["against_baselines"] == "beats the baselines")
-        verdict = row.entries[5].plain
-        assert verdict.split(" ", 1)[1:] == ([] if not verdict else [verdict[2:]])
-        assert found["against_published"] in verdict
-        assert ("published" in table.rows[0].entries[5].content) or verdict
+        assert found["against_published"] in row.entries[5].plain
     body = str(numbers(sweep).body)
     assert Reader(body).rows[0][2].startswith("MCC")  # with the ends of its axis
     assert Reader(body).rows[0][2].endswith("1")
@@ -162,21 +142,14 @@ def test_run_times_are_per_method_and_device(sweep):
         assert longest == pytest.approx(max(own), rel=5e-3, abs=0.05)
         assert row[4] == str(len(own))
     assert str(section.body).count('class="run"') == len(sweep.done)
-    hours = sum(r.seconds for r in sweep.runs) / 3600
-    assert f"{hours / 24:.1f} days" in section.lead or f"{hours:.1f} hours" in section.lead
     assert times(Sweep(RECIPE, [])) is None
-    few = [replace(r, seconds=1.0, metrics=r.metrics | {"seconds": 60.0}) for r in sweep.done[:3]]
-    assert "3.0 seconds" in times(Sweep(RECIPE, few)).lead
-    assert "logarithmic" not in times(Sweep(RECIPE, few)).lead
-    assert times(Sweep(RECIPE, [replace(few[0], metrics={"seconds": math.nan})])) is None
+    assert times(Sweep(RECIPE, [replace(sweep.done[0], metrics={"seconds": math.nan})])) is None
 
 
 def test_certificates_are_counted_and_put_in_words(sweep):
     words = Reader(certificates(sweep).body).words
     found = sweep.of("delta=3", "PDGMM")
     assert f"none × {len(found)}" in words
-    assert "? inconclusive mixing Assumed: the mixing is injective." in words
-    assert "✗ fails common basis All supports are spanned by columns of one basis." in words
     assert "Blocks: {0}, {1, 2}, {3}." in words
     levels = ["PS", "AT", "PS", "strange"]
     bare = [replace(r, certificate={"level": level}) for r, level in zip(found, levels, strict=False)]

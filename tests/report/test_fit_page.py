@@ -3,8 +3,7 @@ import pytest
 
 from fake_fit import account
 from fake_sweep import HOSTILE
-from identifiable.agreement.stability import THRESHOLDS
-from identifiable.report.fit_page import Pictures, fit_page, in_words
+from identifiable.report.fit_page import Pictures, fit_page
 from page_reader import Reader
 
 EDGE = {"from": "z0", "to": "z1", "mark": "->", "strength": 0.5}
@@ -51,29 +50,13 @@ def test_the_verdict_is_the_heading(verdict, verdicts, heading):
     assert Reader(page.sections[0].body).all("div")[0]["class"].split()[-1] in ("better", "quiet", "worse")
 
 
-@pytest.mark.parametrize(
-    ("report", "word"),
-    [
-        ({"verdict": "stable", "block": [1]}, "scale"),
-        ({"verdict": "stable", "block": [1, 4]}, "z4"),
-        ({"verdict": "doubtful", "block": [1]}, "partly"),
-        ({"verdict": "unstable", "block": [1, 4]}, "not identified"),
-    ],
-)
-def test_words_for_a_latent(report, word):
-    assert word in in_words(report, 1)
-
-
 def test_models_and_guarantees_are_listed():
     rows = rows_of(fit_page(account(), "t.csv"), "tried")
     assert [(row[0], row[2], row[-1]) for row in rows] == [("A", "1.20 ± 0.10", "selected"), ("B", "–", "out of time")]
     words = words_of(account(), "guarantees")
     assert "AT, by Theorem 3.7" in words
-    assert "? inconclusive 3.4 Two patterns are too similar." in words
     without = fit_page(account() | {"certificate": None}, "t.csv")
     assert "guarantees" not in [section.anchor for section in without.sections]
-    assert "9 rows." in words_of(account(), "data")
-    assert str(THRESHOLDS.stable) in words_of(account(), "reading")
 
 
 def test_of_many_columns_those_with_the_largest_effects_are_shown():

@@ -28,11 +28,6 @@ def network_at(t, z):
     return sum(a * max(b * z + p, 0) for a, b, p in zip(t.alpha, t.beta, t.pi, strict=True))
 
 
-def kl(p, q, grid):
-    x, dx = grid.x()
-    return exact.divergence(exact.density(p.f, p.prior, x), exact.density(q.f, q.prior, x), dx)
-
-
 # Functions
 
 
@@ -92,17 +87,6 @@ def test_nodes_of_x_hold_all_mass():
     x, dx = SMALL.x()
     for f, s in itertools.product(SMALL.functions, SMALL.scale):
         np.testing.assert_allclose(exact.densities(f, SMALL.mu, s, x) @ dx, 1, rtol=1e-13)
-
-
-def test_divergence_of_gaussians():
-    one = model((2, -2), (1, -1), (0, 0), (1,), (-1,), 1)  # N(-2, 4 + σ²)
-    two = model((1, -1), (1, -1), (0, 0), (1,), (2,), 2)
-    v = 4 + exact.NOISE**2
-    assert kl(one, two, exact.Grid()) == pytest.approx(16 / (2 * v), rel=1e-9)
-    narrow = model((1, -1), (1, -1), (0, 0), (1,), (-2,), 1)
-    w = 1 + exact.NOISE**2
-    assert kl(narrow, one, exact.Grid()) == pytest.approx((w / v - 1 + math.log(v / w)) / 2, rel=1e-9)
-    assert kl(one, one, exact.Grid()) == 0
 
 
 def test_equivalent_models_have_equal_densities_and_standard_forms():

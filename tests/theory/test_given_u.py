@@ -264,8 +264,5 @@ def test_mixing_and_noise_are_given_or_assumed():
     noise = [certify(prior, observation=word)["1.i"] for word in ("gaussian", "none", "bernoulli", "categorical", None)]
     assert [check.verdict for check in noise] == ["holds", "holds", "inconclusive", "inconclusive", "inconclusive"]
     assert certify(prior, observation="bernoulli").level == Level.PS
-
-
-def test_an_unknown_observation_is_refused():
     with pytest.raises(DataError, match="observation"):
-        certify(ConditionalPrior("variance", *parameters(np.random.default_rng(0))), observation="poisson")
+        certify(prior, observation="poisson")

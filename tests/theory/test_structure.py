@@ -330,25 +330,14 @@ def test_with_few_rows_a_failure_of_p3_is_inconclusive():
 # -- text and pictures ----------------------------------------------------------------------
 
 
-def test_structure_prints_as_a_table():
-    found = structure_of(hidden(*GRAPHS["chain"], np.random.default_rng(0))[0])
-    first, *lines, last = str(found).splitlines()
-    assert found.reason in first
-    assert [line.split("moves ")[1] for line in lines] == [f"latents {i} and {i + 1}" for i in range(3)]
-    assert "latent 4" in last
-    assert (found.check.name, found.check.verdict, found.check.sentence) == ("P3", "holds", found.reason)
-
-
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_picture_has_a_line_for_every_neighbour_and_no_box_on_another(graph):
     sizes, touches, m = GRAPHS[graph]
     figure = structure_of(hidden(sizes, touches, m, np.random.default_rng(0))[0]).plot()
     (axis,) = figure.axes
     assert len(axis.lines) == sum(map(len, touches))
-    words = [text.get_text() for text in axis.texts]
-    assert words[: len(sizes)] == [f"$U_{{{i}}}$\n{size} states" for i, size in enumerate(sizes, 1)]
-    assert words[len(sizes) :] == [f"$Z_{{{t}}}$" for t in range(m)]
     figure.draw_without_rendering()
+    assert len(axis.texts) == len(sizes) + m
     boxes = [text.get_bbox_patch().get_window_extent() for text in axis.texts[: len(sizes)]]
     assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
     assert all(axis.bbox.contains(*corner) for box in boxes for corner in box.corners())
