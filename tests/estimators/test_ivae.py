@@ -247,6 +247,7 @@ def test_resolve_gives_independent_statistics(segments, family, tmp_path):
     T, found = model.statistics(segments.x), model.independent_statistics(segments.x)
     assert T.shape == found.shape == (400, 4 if family == "gaussian" else 2)
     np.testing.assert_allclose(np.cov(found.T), np.eye(found.shape[1]), atol=0.35)
+    np.testing.assert_allclose(found.mean(0), 0, atol=0.2)
     np.testing.assert_allclose(T[:, -2:], model.transform(segments.x) ** 2)
     save(model, tmp_path / "m.safetensors")
     again = load(tmp_path / "m.safetensors", device="cpu").independent_statistics(segments.x, segments.u)
@@ -286,6 +287,11 @@ def test_init_linear_starts_at_segment_unmixing(likelihood):
     if likelihood != "categorical":
         average = model.inverse_transform(np.zeros((1, 2)))[0]
         np.testing.assert_allclose((average - x.mean(0)) / x.std(0), np.zeros(6), atol=0.2)
+        slope = (model.inverse_transform(0.01 * np.eye(2)) - average) / 0.01
+        expected = np.linalg.lstsq(model.transform(x), x - x.mean(0), rcond=None)[0]
+        ratio = (slope * expected).sum(1) / (expected**2).sum(1)  # below 1, because posterior means are shrunken
+        np.testing.assert_allclose(slope, ratio[:, None] * expected, atol=0.1 * np.abs(expected).max())
+        assert ((ratio > 0.4) & (ratio < 1.1)).all()
 
 
 @pytest.mark.parametrize("family", ["variance", "laplace"])

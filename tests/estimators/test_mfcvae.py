@@ -100,6 +100,8 @@ def test_a_progressive_fit_begins_closed_and_ends_open(x, steps, monkeypatch):
     model = MFCVAE(5, 2, facets=(2, 3), progressive=True, **settings).fit(x)
     assert (model.module_.gate == 1).all()
     assert 0.7 * steps <= model.history_.best_step.min()
+    closed = model.history_.step < 0.7 * steps - 1e-9
+    np.testing.assert_array_equal(np.isnan(model.history_.criterion).all(1), closed)
     assert np.isfinite(model.score(x))
     if steps > 1:
         assert gates[0] == [1, 1, 0, 0, 0]
