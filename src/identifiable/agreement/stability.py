@@ -50,6 +50,17 @@ class AgreementThresholds:
 THRESHOLDS = AgreementThresholds()
 
 
+def most_agreeing(agreement: Array, scores: Array) -> int:
+    """Return the restart that agrees most with the others; among equals, as two always are, the one that scores higher.
+
+    Examples
+    --------
+    >>> most_agreeing(np.array([0.9, 0.9]), np.array([1.0, 2.0])), most_agreeing(np.array([np.nan]), np.zeros(1))
+    (1, 0)
+    """
+    return int(np.where(agreement < agreement.max() - 1e-9, -np.inf, scores).argmax())
+
+
 def judge(score: float) -> str:
     """Return "stable", "doubtful" or "unstable", or "unchecked" for NaN.
 

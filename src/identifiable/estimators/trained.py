@@ -13,6 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from identifiable.agreement.stability import most_agreeing
 from identifiable.algorithms.coordinates import one_thread
 from identifiable.arrays import Array, FloatArray, Rows, hold_out
 from identifiable.data.simulator import Simulator
@@ -156,9 +157,10 @@ class TrainedModel(LatentModel):
     def _keep_restart(self, data: Split) -> None:
         """Compare the restarts on held-out rows and keep one."""
         u = data.u_held if self.needs_u else None
-        agreeing = self._compare_restarts(self._latents(data.X_held, u, self._restarts))
-        self.restart_scores_ = self._restart_scores(data)
-        self.kept_ = agreeing if self.keep == "agreement" else int(np.argmax(self.restart_scores_))
+        self._compare_restarts(self._latents(data.X_held, u, self._restarts))
+        self.restart_scores_ = scores = self._restart_scores(data)
+        by_score = self.keep == "score"
+        self.kept_ = int(np.argmax(scores)) if by_score else most_agreeing(self.stability_.agreement, scores)
         self.module_ = select_member(self._restarts, self.kept_).eval()
 
     def _restart_scores(self, data: Split) -> Array:

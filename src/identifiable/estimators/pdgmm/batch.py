@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from identifiable.agreement.stability import THRESHOLDS, Stability
+from identifiable.agreement.stability import THRESHOLDS, Stability, most_agreeing
 from identifiable.estimators.pdgmm.stages import (
     SCHEDULE,
     FlowModel,
@@ -59,10 +59,7 @@ class Trained:
     @property
     def kept(self) -> int:
         """The restart that agrees most with the others; among equals, as two always are, the likelier one."""
-        agreement = self.stability.agreement
-        if len(agreement) == 1:
-            return 0
-        return int(np.where(agreement >= agreement.max() - 1e-9, self.likelihoods, -np.inf).argmax())
+        return most_agreeing(self.stability.agreement, self.likelihoods)
 
     @property
     def full_rank(self) -> bool:
