@@ -93,16 +93,6 @@ def test_held_out_rows_do_not_enter_the_scales(estimator, x):
     np.testing.assert_array_equal(rows[0], rows[1])
 
 
-def test_a_column_that_varies_only_in_held_out_rows_does_not_break_a_fit(x):
-    vae = VAE(n_restarts=1, **BRIEF)
-    constant = np.zeros((200, 1))
-    constant[vae._split(x, None).held] = np.random.default_rng(0).normal(size=(20, 1))
-    wide = np.c_[x, constant]
-    assert np.isfinite(vae.fit(wide).transform(wide)).all()
-    categories = (np.c_[x[:, :2] > 0, constant != 0]).astype(float)
-    assert np.isfinite(vae.set_params(likelihood="categorical").fit(categories).score(categories))
-
-
 def test_rows_pass_through_the_kept_module_in_blocks(x):
     """In the precision of the rows, however many; the scores of restarts are those of held-out rows."""
     x = x[:, :2]
