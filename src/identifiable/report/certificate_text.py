@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from identifiable.persist import rename_certificate
 from identifiable.theory.certificate import Level
 
 SIGNS = {"holds": "✓", "fails": "✗", "inconclusive": "?"}
-OLD_VERDICTS = {"cannot tell": "inconclusive"}  # written by version 0.1
 
 
 def certificate_in_words(certificate: Mapping[str, Any]) -> dict[str, Any]:
@@ -19,9 +19,10 @@ def certificate_in_words(certificate: Mapping[str, Any]) -> dict[str, Any]:
     >>> found["guarantee"], found["words"]
     ('inconclusive', 'If the inconclusive assumptions hold (1 of 1), the level is PS.')
     """
+    certificate = rename_certificate(certificate)  # of version 0.1
     level = str(certificate.get("level", "unknown"))
-    best = str(certificate.get("if_undecided_hold", certificate.get("at_best", level)))  # the key until version 0.1
-    checks = [_check(check) for check in certificate.get("checks") or []]
+    best = str(certificate.get("if_undecided_hold", level))
+    checks = [_check(check) for check in certificate["checks"]]
     blocks = certificate.get("blocks") or []
     is_open = level == str(Level.NONE) and best != level
     words = "" if is_open else _sentence(certificate.get("meaning"))
@@ -46,7 +47,6 @@ def _sentence(words: Any) -> str:
 
 def _check(check: Mapping[str, Any]) -> dict[str, str]:
     verdict = str(check.get("verdict", "inconclusive"))
-    verdict = OLD_VERDICTS.get(verdict, verdict)
     return {
         "name": str(check.get("name", "")),
         "verdict": verdict,
