@@ -25,7 +25,7 @@ class Family:
 
     Attributes
     ----------
-    name, says : of the estimator; what it takes the data for.
+    name, says : of the estimator; the structure that it assumes, in words.
     build : makes one with n latents.
     steps : of its training for n latents, by name of the parameter; None for affine models, which need none.
     wide : whether it is given more columns than latents; the others are given n principal components.

@@ -64,7 +64,7 @@ class Candidate:
 
     Attributes
     ----------
-    name, says : the model, and what it takes the data for.
+    name, says : the model, and the structure that it assumes.
     linear, given_u : whether its mixing is affine; whether it was given u.
     gain, error : mean log-likelihood of held-out rows above that of a Gaussian with as many latents, in nats per row,
         and its standard error.
