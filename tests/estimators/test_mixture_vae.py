@@ -222,7 +222,7 @@ def test_init_autoencoder_fits_the_mixture_to_the_latents(x):
 def test_init_flow_starts_at_the_maps_and_the_mixture_of_the_flow(x):
     model = VaDE(2, 4, **QUICK | {"pretrain_steps": 10, "learning_rate": 1e-6, "init": "flow"})
     module, data = initialised(model, x)
-    steps = {"full_covariance_steps": 10, "max_steps": 10}
+    steps = {"full_covariance_steps": 10, "max_steps": 5}
     flow = GMMFlow(2, n_restarts=2, random_state=data.seed, verbose=0, n_components=4, **steps).fit(data.X_train)
     rows = torch.as_tensor(model._inputs(x), dtype=torch.float32).expand(2, -1, -1)
     with torch.no_grad():

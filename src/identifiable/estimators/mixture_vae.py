@@ -141,7 +141,7 @@ class MixtureVAE(VariationalAutoencoder):
     def _divergence(self, module: MixtureAutoencoder, q: Posterior, z: Tensor, inputs: Batch, rows: int) -> Tensor:
         """KL(q || p(z)); a closed facet does not count, because q may equal p there."""
         if self.bound == "single-sample":
-            each = [torch.logsumexp(joint, -1) for joint in _joint(module, z)]
+            each = _log_densities(module, z)
         else:
             joint = [base.expected(q.mean[..., part], q.variance[..., part]) for base, part in _parts(module)]
             each = [torch.logsumexp(one, -1) for one in joint]
@@ -155,7 +155,7 @@ class MixtureVAE(VariationalAutoencoder):
         return value
 
     def _log_prior(self, module: MixtureAutoencoder, z: Tensor, x: Tensor, u: Tensor | None = None) -> Tensor:
-        return torch.stack([torch.logsumexp(joint, -1) for joint in _joint(module, z)]).sum(0)
+        return torch.stack(_log_densities(module, z)).sum(0)
 
     # -- initialisation -----------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class MixtureVAE(VariationalAutoencoder):
             verbose=self.verbose,
             n_components=self.n_components_[0],
             full_covariance_steps=self._pretrain_steps,
-            max_steps=self._pretrain_steps,
+            max_steps=max(1, self._pretrain_steps // 2),
         )
         vary = np.ptp(data.X_train, axis=0) > 0
         with warnings.catch_warnings():
@@ -228,7 +228,7 @@ class MixtureVAE(VariationalAutoencoder):
 
         for parameter in fixed:
             parameter.requires_grad_(False)
-        yield self._pretraining(module, loss, rows, max(1, self._pretrain_steps // 2), data.seed)
+        yield self._pretraining(module, loss, rows, max(1, self._pretrain_steps // 8), data.seed)
         for parameter in fixed:
             parameter.requires_grad_(True)
 
@@ -390,9 +390,9 @@ def _parts(module: MixtureAutoencoder) -> list[tuple[MixtureBase, slice]]:
     return [(base, one.latents) for base, one in zip(module.bases, module.facets, strict=True)]  # type: ignore[misc]
 
 
-def _joint(module: MixtureAutoencoder, z: Tensor) -> list[Tensor]:
-    """Log w_k N(z_j; k), (R, B, K), of every facet."""
-    return [base(z[..., part]) for base, part in _parts(module)]
+def _log_densities(module: MixtureAutoencoder, z: Tensor) -> list[Tensor]:
+    """Log p(z_j), (R, B), of every facet."""
+    return [base.log_density(z[..., part]) for base, part in _parts(module)]
 
 
 def _product(mixtures: tuple[Mixture, ...]) -> Mixture:

@@ -8,14 +8,11 @@
 a scalar, or (R, 1): one per member.
 """
 
-from functools import cache
-from typing import Any
-
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from identifiable.distributions.densities import LOG_2PI
+from identifiable.priors.quadratic import joint, log_mixture, upper_triangle
 
 LARGEST_CORRELATION = 0.92  # estimates of correlations between latents are clipped here
 LEAST_EIGENVALUE = 0.1  # of C: keeps the density bounded while the latents still change
@@ -26,74 +23,21 @@ RIDGE = 1e-3  # added to the variances of a full mixture
 NEW_WEIGHT = 0.3  # weight of the newest batch in w and C
 
 
-class _UpperTriangle:
-    """Symmetric n x n matrices as their m = n (n + 1) / 2 entries i <= k."""
-
-    def __init__(self, n: int, device: torch.device) -> None:
-        self.n = n
-        self.i, self.k = torch.triu_indices(n, n, device=device)
-        self.position = torch.empty(n, n, dtype=torch.long, device=device)
-        self.position[self.i, self.k] = self.position[self.k, self.i] = torch.arange(len(self.i), device=device)
-
-    def pack(self, P: Tensor) -> Tensor:
-        """Return (..., m) of P (..., n, n)."""
-        return P[..., self.i, self.k]
-
-    def logits(self, t: Tensor, packed: Tensor, linear: Tensor, constants: Tensor) -> Tensor:
-        """Return c_j - ½ tᵀ P_j t + v_jᵀ t, (R, B, J), for t (R, B, n), P (R, J, m), v (R, J, n), c (R, 1, J)."""
-        columns = t.mT.contiguous()  # with the batch last whole rows are copied, not single numbers
-        share = torch.where(self.i == self.k, 0.5, 1.0).to(t.dtype)[:, None]
-        products = columns.index_select(1, self.i).mul_(share).mul_(columns.index_select(1, self.k))
-        return torch.baddbmm(torch.baddbmm(constants, t, linear.mT), products.mT, packed.mT, alpha=-1)
-
-    def multiply(self, r: Tensor, packed: Tensor, t: Tensor) -> Tensor:
-        """Return Σ_j r_j P_j t, (R, B, n), for r (R, B, J)."""
-        mixed = torch.bmm(packed.mT, r.mT).index_select(1, self.position.flatten())
-        return (mixed.reshape(-1, self.n, self.n, t.shape[1]) * t.mT[:, None]).sum(2).mT
-
-
-_upper_triangle = cache(_UpperTriangle)
-
-
-class _LogMixture(torch.autograd.Function):
-    """Log Σ_j exp(c_j - ½ tᵀ P_j t + v_jᵀ t), (R, B), with a hand-written gradient; none for P.
-
-    With the posterior r_j,  dt = Σ_j r_j (v_j - P_j t),  dv_j = Σ_B r_j t,  dc_j = Σ_B r_j.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, t: Tensor, packed: Tensor, linear: Tensor, constants: Tensor) -> Tensor:
-        logits = _upper_triangle(t.shape[-1], t.device).logits(t, packed, linear, constants)
-        largest = logits.amax(-1, keepdim=True)
-        posterior = logits.sub_(largest).clamp_(min=-40.0).exp_()  # far smaller ones would be denormal, and slow
-        total = posterior.sum(-1, keepdim=True)
-        ctx.save_for_backward(t, packed, linear, posterior.div_(total))
-        return (total.log() + largest)[..., 0]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, Tensor, Tensor]:
-        t, packed, linear, posterior = ctx.saved_tensors
-        r = posterior * g[..., None]
-        dt = torch.bmm(r, linear) - _upper_triangle(t.shape[-1], t.device).multiply(r, packed, t)
-        return dt, None, torch.bmm(r.mT, t), r.sum(1, keepdim=True)
-
-
 class _Gaussians(nn.Module):
     """Log Σ_j w_j N(t; m_j, S_j), from P_j = S_j^-1 (upper triangles), P_j m_j and constants."""
 
     def natural(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return P (R, J, n (n + 1) / 2), P m (R, J, n) and log w - ½ log det S - ½ mᵀ P m (R, 1, J)."""
+        """Return P (R, J, n (n + 1) / 2), P m (R, J, n) and log w - ½ log det S - ½ mᵀ P m (R, J, 1)."""
         raise NotImplementedError
 
     def components(self, t: Tensor) -> Tensor:
         """Return log w_j N(t; m_j, S_j) up to a constant, (R, B, J)."""
-        return _upper_triangle(t.shape[-1], t.device).logits(t, *self.natural())
+        return joint(upper_triangle(t.shape[-1], t.device), t.mT, *self.natural()).mT
 
     def forward(self, t: Tensor, e: Tensor) -> Tensor:
         """Return the log-density (R, B) of t (R, B, n). The width e is not used: `set_width` sets it."""
-        value = _LogMixture.apply(t, *self.natural())  # type: ignore[no-untyped-call]
-        return value - 0.5 * t.shape[-1] * LOG_2PI
+        n = t.shape[-1]
+        return log_mixture(upper_triangle(n, t.device), t.mT, *self.natural()) - 0.5 * n * LOG_2PI
 
 
 class MaskedGaussians(_Gaussians):
@@ -120,7 +64,8 @@ class MaskedGaussians(_Gaussians):
         """Return P, P m and the constants for the means m_j = M_j μ."""
         means = self.masks * self.means
         linear = (self.precisions @ means[..., None])[..., 0]
-        return self.halves, linear, self.constants - 0.5 * (linear * means).sum(-1)[:, None]
+        constants = self.constants.mT - 0.5 * (linear * means).sum(-1, keepdim=True)
+        return self.halves, linear, constants
 
     @torch.no_grad()
     def set_width(self, e: Tensor) -> None:
@@ -129,7 +74,7 @@ class MaskedGaussians(_Gaussians):
         masked = self.correlations[:, None] * self.masks[..., :, None] * self.masks[..., None, :]
         factor = torch.linalg.cholesky(masked + e.square()[..., None, None] * torch.eye(n, device=masked.device))
         self.precisions.copy_(torch.cholesky_inverse(factor))
-        self.halves.copy_(_upper_triangle(n, masked.device).pack(self.precisions))
+        self.halves.copy_(upper_triangle(n, masked.device).pack(self.precisions))
         log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         self.constants.copy_((self.log_weights - log_det)[:, None])
 
@@ -147,7 +92,7 @@ class MaskedGaussians(_Gaussians):
         new = (values.mT @ values / (squares * squares.mT).sqrt()).clamp(-LARGEST_CORRELATION, LARGEST_CORRELATION)
         new.diagonal(dim1=1, dim2=2).fill_(1.0)
         mixed = (1 - NEW_WEIGHT) * self.correlations + NEW_WEIGHT * new
-        spectrum, vectors = torch.linalg.eigh(0.5 * (mixed + mixed.mT))
+        spectrum, vectors = (v.to(mixed) for v in torch.linalg.eigh(0.5 * (mixed + mixed.mT).cpu()))  # slow on a GPU
         mixed = (vectors * spectrum.clamp(min=LEAST_EIGENVALUE)[:, None]) @ vectors.mT
         scale = mixed.diagonal(dim1=1, dim2=2).sqrt()
         self.correlations.copy_(mixed / (scale[:, :, None] * scale[:, None]))
@@ -179,7 +124,7 @@ class FullGaussians(_Gaussians):
 
     def natural(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return P, P m and the constants."""
-        return self.precisions, self.pulled, self.constants
+        return self.precisions, self.pulled, self.constants.mT
 
     @torch.no_grad()
     def follow(self, t: Tensor, e: Tensor) -> None:
@@ -198,7 +143,7 @@ class FullGaussians(_Gaussians):
         n = self.centres.shape[-1]
         factor = torch.linalg.cholesky(self.covariances)
         precisions = torch.cholesky_inverse(factor)
-        self.precisions.copy_(_upper_triangle(n, precisions.device).pack(precisions))
+        self.precisions.copy_(upper_triangle(n, precisions.device).pack(precisions))
         self.pulled.copy_((precisions @ self.centres[..., None])[..., 0])
         log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         square = 0.5 * (self.pulled * self.centres).sum(-1)

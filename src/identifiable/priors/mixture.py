@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from identifiable.arrays import IntArray
 from identifiable.distributions.densities import LOG_2PI
 from identifiable.distributions.mixture import Mixture
+from identifiable.priors.quadratic import DIAGONAL, Shape, joint, log_mixture, upper_triangle
 
 LOG_PRECISION_RANGE = -4.0, 6.0  # of log(1 / sd) within a component: without it the likelihood has no upper bound
 
@@ -65,20 +66,31 @@ class MixtureBase(nn.Module):
         inner = eye if self.off is None else eye + self.off * self.upper[:, None]
         return self._a.exp()[..., None] * inner
 
+    def natural(self) -> tuple[Shape, Tensor, Tensor, Tensor]:
+        """Return the kind of the matrices P_k = M_k' M_k, their entries, P_k μ_k (R, K, n) and constants (R, K, 1)."""
+        n = self.means.shape[-1]
+        if self.off is None:
+            packed = (2 * self._a).exp()
+            return DIAGONAL, packed, packed * self.means, self._constants(packed * self.means)
+        triangle, M = upper_triangle(n, self.means.device), self._factors
+        P = M.mT @ M
+        linear = (P @ self.means[..., None])[..., 0]
+        return triangle, triangle.pack(P), linear, self._constants(linear)
+
+    def _constants(self, linear: Tensor) -> Tensor:
+        """Return log w_k + ½ log det P_k - ½ μ_k' P_k μ_k - n/2 log 2π, (R, K, 1), given P_k μ_k."""
+        log_scale = (self._a - 0.5 * linear * self.means).sum(-1) - 0.5 * self.means.shape[-1] * LOG_2PI
+        return (torch.log_softmax(self.logits, -1) + log_scale)[..., None]
+
     def forward(self, z: Tensor) -> Tensor:
         """Log w_k N(z; k) for z (R, B, n); (R, B, K)."""
-        members, components, n = self.means.shape
-        constant = torch.log_softmax(self.logits, -1) + self._a.sum(-1) - 0.5 * n * LOG_2PI
-        if self.off is None:
-            precision = (2 * self._a).exp()
-            linear = self.means * precision
-            square = 0.5 * z.square() @ precision.mT + 0.5 * (self.means * linear).sum(-1)[:, None] - z @ linear.mT
-        else:
-            M = self._factors
-            shift = (M @ self.means[..., None]).squeeze(-1)
-            white = (z @ M.reshape(members, components * n, n).mT).unflatten(-1, (components, n)) - shift[:, None]
-            square = 0.5 * white.square().sum(-1)
-        return constant[:, None] - square
+        shape, *parameters = self.natural()
+        return joint(shape, z.mT, *parameters).mT
+
+    def log_density(self, z: Tensor) -> Tensor:
+        """Log Σ_k w_k N(z; k) for z (R, B, n); (R, B)."""
+        shape, *parameters = self.natural()
+        return log_mixture(shape, z.mT, *parameters)
 
     def expected(self, mean: Tensor, variance: Tensor) -> Tensor:
         """E log w_k N(z; k), (R, B, K), for latents z of these means and variances, (R, B, n); diagonal bases only."""
