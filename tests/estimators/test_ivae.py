@@ -305,7 +305,7 @@ def test_init_flow_follows_the_flow(family, monkeypatch):
 
     monkeypatch.setattr(IFlow, "fit", lambda self, X, y: self)
     monkeypatch.setattr(IFlow, "latents_of_restarts", latents)
-    settings = {"init": "flow", "max_steps": 400, "hidden": (32,), "batch_size": 256, "learning_rate": 0.01}
+    settings = {"init": "flow", "max_steps": 600, "hidden": (32,), "batch_size": 256, "learning_rate": 0.01}
     model = IVAE(family=family, **QUICK | settings)
     module, data = initialised(model, x, u)
     rows = torch.as_tensor(model._inputs(data.X_train), dtype=torch.float32).expand(2, -1, -1)

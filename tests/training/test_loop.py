@@ -10,6 +10,7 @@ from torch import nn
 
 from identifiable import FitFailedError
 from identifiable.training import Constrained, Plan, Stage, minimise, run
+from identifiable.training.plan import HURRY
 from problems import Free, regression, weights
 
 
@@ -103,6 +104,42 @@ def test_patience_stops_and_every_member_returns_to_its_own_best_record():
     assert history.best_step.tolist() == [30, 50]
     assert torch.equal(net.w[0], seen[30][0])
     assert torch.equal(net.w[1], seen[50][1])
+
+
+def held_out(net, rows=200, noise=0.1):
+    """A criterion per held-out row, (R, rows): (w - t)² for noisy targets t of mean 1."""
+    targets = 1 + noise * torch.randn(rows, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return lambda: (net.w - targets).square()
+
+
+def settling(plan, *, share=1.0, criterion=None):
+    """Descend to 1 with a first member that has arrived, and a second that has a share of the way left."""
+    net = Free([[1.0], [1.0 - share]])
+    loss = [torch.zeros(4, 1)]
+    return net, minimise(
+        net, lambda b, s: (net.w - 1).square().sum(1), loss, plan, criterion=(criterion or held_out)(net)
+    )
+
+
+def test_training_ends_early_once_the_criterion_no_longer_improves_beyond_its_noise():
+    plan = Plan(steps=1000, learning_rate=0.02, every=10, settled_from=0.2)
+    net, history = settling(plan)
+    assert history.stopped == "settled"
+    assert history.step[-1] == 300 + 700 / HURRY  # ten records from step 200 on
+    assert net.w.detach().sub(1).abs().max() < 0.01
+    assert history.learning_rate[-1] == plan.rate(1000 - HURRY)  # the schedule is passed to its end
+
+
+def test_one_member_that_still_improves_keeps_all_in_training():
+    plan = Plan(steps=400, learning_rate=0.002, every=10, final=1.0, settled_from=0.2)
+    assert settling(plan)[1].stopped == "steps"
+    assert settling(plan, share=0.0)[1].stopped == "settled"
+
+
+def test_settling_needs_a_value_for_each_row():
+    plan = Plan(steps=300, every=10, settled_from=0.1)
+    means = lambda net: lambda: held_out(net)().mean(1)  # noqa: E731
+    assert settling(plan, share=0.0, criterion=means)[1].stopped == "steps"
 
 
 def test_silent_without_a_terminal(capfd):

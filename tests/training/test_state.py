@@ -14,6 +14,7 @@ from torch import nn
 import fresh
 from identifiable import DamagedFileError
 from identifiable.training import Constrained, Plan, minimise
+from identifiable.training.plan import HURRY
 from problems import Free, regression, weights
 
 
@@ -84,6 +85,28 @@ def test_resumed_patience_goes_on_counting(tmp_path):
             with pytest.raises(KeyboardInterrupt):
                 minimise(*arguments, **options)
         assert minimise(*arguments, **options).step[-1] == 60
+
+
+def test_a_resumed_fit_settles_at_the_same_step(tmp_path):
+    """The records that are compared, and the place in the schedule, are part of a checkpoint."""
+    ends, rows = [], torch.linspace(-1, 1, 9, dtype=torch.float64)
+    for stop in (None, 145, 245):  # it settles at step 200
+        net, stops = Free([[0.0]]), [stop]
+
+        def loss(batch, step, net=net, stops=stops):
+            if step.number in stops:
+                stops.clear()
+                raise KeyboardInterrupt
+            return 0 * net.w.sum(1)
+
+        plan = Plan(steps=1000, every=10, settled_from=0.1, checkpoint_seconds=0.0)
+        options = {"criterion": lambda net=net: net.w + rows, "checkpoint": tmp_path / f"{stop}.safetensors"}
+        if stop is not None:
+            with pytest.raises(KeyboardInterrupt):
+                minimise(net, loss, [torch.zeros(4, 1)], plan, **options)
+        history = minimise(net, loss, [torch.zeros(4, 1)], plan, **options)
+        ends.append((history.stopped, history.step[-1]))
+    assert ends == [("settled", 200 + 800 / HURRY)] * 3
 
 
 @pytest.mark.parametrize("change", ["seed", "data", "plan", "problem"])

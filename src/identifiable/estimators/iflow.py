@@ -37,6 +37,7 @@ from identifiable.training import Anneal, Batch, History, Plan, Stage, Step
 
 NOISE = 0.1, 0.02  # added to rows while a manifold is straightened: start and end, in sd of a column
 STRAIGHT_DEPTH = 8
+SETTLED_FROM = 0.5  # share of the steps from which training may stop: the learning rate has fallen to half its peak
 MANY_COLUMNS = 20  # above, the learning rate is lower and the steps are more
 SMALL = 10  # columns up to which one thread is faster, and a GPU records steps (determinants above cannot be recorded)
 
@@ -110,8 +111,8 @@ class IFlow(GivenU, TrainedModel):
     u_types, n_groups : types of the columns of u, and the number of its groups; see `Auxiliary.of`.
     depth : int, default=12. Layers of the flow.
     max_steps : int, default=3000. Training steps of each flow.
-    batch_size : int, default=1024.
-    learning_rate : float, default=0.02. Peak rate of Adam, with warm-up and cosine decay.
+    batch_size : int, default=512.
+    learning_rate : float, default=0.03. Peak rate of Adam, with warm-up and cosine decay.
 
     Attributes
     ----------
@@ -147,8 +148,8 @@ class IFlow(GivenU, TrainedModel):
     n_restarts: int = 3
     depth: int = 12
     max_steps: int = 3000
-    batch_size: int = 1024
-    learning_rate: float = 0.02
+    batch_size: int = 512
+    learning_rate: float = 0.03
 
     module_: ManifoldFlow = field(init=False)
     coordinates_: Coordinates = field(init=False)
@@ -246,9 +247,17 @@ class IFlow(GivenU, TrainedModel):
 
         slower = max(1.0, m / MANY_COLUMNS)
         steps, rate = round(slower * self.max_steps), self.learning_rate / slower
-        plan = Plan(steps, self.batch_size, rate, warm_up=0.1, clip=5.0, anneal={"noise": Anneal(*NOISE)})
+        plan = Plan(
+            steps,
+            self.batch_size,
+            rate,
+            warm_up=0.1,
+            clip=5.0,
+            settled_from=SETTLED_FROM,
+            anneal={"noise": Anneal(*NOISE)},
+        )
         # Records are not comparable while noise decreases: a straightening flow keeps the last one.
-        criterion = None if m > self.n_used_ else lambda: -model(x_held, u_held.expand(R, *u_held.shape)).mean(1)
+        criterion = None if m > self.n_used_ else lambda: -model(x_held, u_held.expand(R, *u_held.shape))
         return Stage(
             model,
             lambda batch, step: -model(*batch).mean(1),

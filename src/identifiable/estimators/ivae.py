@@ -135,7 +135,9 @@ class IVAE(GivenU, VariationalAutoencoder):
         authors' code (100, 1, 0, 10). The last three are estimated on batches, and q must be diagonal.
     hidden, activation : layers of the encoder; the decoder mirrors them. Both have a linear map in parallel.
     net : see :class:`Columns`. Has no linear map; training starts with a tenth of the divergence.
-    max_steps, batch_size, learning_rate, patience, checkpoint : see :class:`Columns`.
+    max_steps : int, default=3000. Training steps. With init="flow", the flow takes as many, a third is for the nets to
+        follow it, and two thirds are with the bound.
+    batch_size, learning_rate, patience, checkpoint : see :class:`Columns`.
     resolve : bool, default=False. Also find the linear map A that Theorem 1 leaves, by linear ICA on the sufficient
         statistics: `independent_statistics`. Not needed where the certificate says PS.
 
@@ -290,6 +292,10 @@ class IVAE(GivenU, VariationalAutoencoder):
         return 1.0 if self.net is None else FIRST_BETA
 
     @property
+    def _steps(self) -> int:
+        return max(1, 2 * self.max_steps // 3) if self._init == "flow" else self.max_steps
+
+    @property
     def _capture(self) -> bool:
         return self.posterior_given_u
 
@@ -338,7 +344,7 @@ class IVAE(GivenU, VariationalAutoencoder):
             verbose=self.verbose,
             family=self.family_,
             u_types="categorical",
-            max_steps=max(1, self.max_steps // 2),
+            max_steps=self.max_steps,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)
@@ -350,7 +356,7 @@ class IVAE(GivenU, VariationalAutoencoder):
         latents = (latents - centre) / latents.std(1, keepdims=True)
         if self.table_:
             module.prior.start_at_moments(latents, codes)
-        plan = Plan(max(1, self.max_steps // 2), self.batch_size, self._rate, clip=5.0)
+        plan = Plan(max(1, self.max_steps // 3), self.batch_size, self._rate, clip=5.0)
         rows, own = (torch.as_tensor(v, dtype=torch.float32, device=data.device) for v in (e, latents))
         yield follow(module, rows, own, plan, data.seed)
         set_noise(module, rows, own)

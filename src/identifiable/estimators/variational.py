@@ -58,7 +58,7 @@ class VariationalAutoencoder(Columns):
             return -self._bound(module, tuple(held), noise_held, rows)
 
         plan = Plan(
-            self.max_steps,
+            self._steps,
             self.batch_size,
             self._rate,
             clip=1.0,
@@ -73,7 +73,7 @@ class VariationalAutoencoder(Columns):
             plan,
             data.seed,
             criterion=criterion,
-            prepare=self._prepare(module, self.max_steps),
+            prepare=self._prepare(module, self._steps),
             capture=self._capture,
             checkpoint=self.checkpoint,
             problem=self._problem(),
@@ -117,6 +117,11 @@ class VariationalAutoencoder(Columns):
             return batch
 
         return prepare
+
+    @property
+    def _steps(self) -> int:
+        """Training steps with the bound."""
+        return self.max_steps
 
     @property
     def _first_beta(self) -> float:

@@ -58,8 +58,8 @@ def minimise(
     data : tensors with N rows each on the module's device, or a function (rows, rng) -> fresh rows.
     plan : steps, learning rate, annealing, patience.
     seed : fixes batches and noise; with the initial parameters it fixes the result, bit for bit, on one device.
-    criterion : () -> (R,), lower is better, on held-out data and without ground truth. Each member ends with the
-        parameters of its best record.
+    criterion : () -> (R,), or (R, H) for each held-out row; lower is better, without ground truth. Each member ends
+        with the parameters of its best record.
     prepare : (batch, step) -> the batch to use. Called before each step, for changes outside the gradient.
     capture : on a GPU, record the step once and replay it, which is many times faster for small nets. The loss must
         then be the same function of the batch, the annealed quantities, the module and draws from `step.rng` at every
@@ -95,28 +95,29 @@ def minimise(
     replayed = CudaGraph(partial(_advance, run, loss, Step(0, run.rng, annealed)), run.rng)
     captured = capture and run.device.type == "cuda"
     with _progress(plan, verbose) as bar, _deterministic_convolutions():
-        task = bar.add_task("fit", total=plan.steps, completed=run.step, value="")
-        while run.step < plan.steps and not (plan.patience and run.stale >= plan.patience):
+        task = bar.add_task("fit", total=plan.steps, completed=run.time, value="")
+        while not run.stopped:
             require_time()
-            run.set_rate(plan.rate(run.step))
+            run.set_rate(plan.rate(run.time))
             for name, schedule in plan.anneal.items():
-                annealed[name].fill_(schedule.at(run.step / plan.steps))
+                annealed[name].fill_(schedule.at(run.time / plan.steps))
             module.train()
             batch, step = run.batches.draw(), Step(run.step, run.rng, annealed)
             if prepare is not None:
                 batch = prepare(batch, step)
             value, excess, gradient = replayed(batch) if captured else _advance(run, loss, step, batch)
             total, counted = total + value, counted + 1
-            run.step += 1
-            if run.step % plan.record_every == 0 or run.step == plan.steps:
-                record = _record(run, total / counted, excess, gradient)
+            rate = plan.rate(run.time)
+            run.advance()
+            if run.step % plan.record_every == 0 or run.time == plan.steps:
+                record = _record(run, rate, total / counted, excess, gradient)
                 run.seconds = time.monotonic() - started
                 module.eval()
                 with torch.no_grad():
-                    settled = run.step >= plan.criterion_from * plan.steps
+                    settled = run.time >= plan.criterion_from * plan.steps
                     run.note(record, criterion() if criterion is not None and settled else None)
                 total, counted = torch.zeros_like(total), 0
-                bar.update(task, completed=run.step, value=f"loss {min(record['loss']):.4g}")
+                bar.update(task, completed=run.time, value=f"loss {min(record['loss']):.4g}")
                 if path is not None and time.monotonic() - saved >= plan.checkpoint_seconds:
                     run.save(path, fingerprint)
                     saved = time.monotonic()
@@ -196,10 +197,10 @@ def _clip_gradients(run: Run, clip: float | None) -> Tensor:
     return norm
 
 
-def _record(run: Run, loss: Tensor, excess: Tensor | None, gradient: Tensor) -> dict[str, Any]:
+def _record(run: Run, rate: float, loss: Tensor, excess: Tensor | None, gradient: Tensor) -> dict[str, Any]:
     record = {
         "step": run.step,
-        "learning_rate": run.plan.rate(run.step - 1),
+        "learning_rate": rate,
         "loss": loss.double().cpu().tolist(),
         "gradient": gradient.double().cpu().tolist(),
     }
@@ -209,10 +210,9 @@ def _record(run: Run, loss: Tensor, excess: Tensor | None, gradient: Tensor) -> 
 
 
 def _finish(run: Run, path: Path | None, fingerprint: str) -> History:
-    stopped = "steps" if run.step >= run.plan.steps else "patience"
     if path is not None:
         run.save(path, fingerprint)
-    history = run.history(stopped)
+    history = run.history()
     if not np.isfinite(history.loss[-1]).any():
         raise FitFailedError(
             "The loss is not finite in any restart. Standardise the data or lower learning_rate (now "

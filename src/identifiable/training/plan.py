@@ -8,6 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+WINDOW = 5  # records whose mean is compared with that of as many before
+HURRY = 4  # steps of the schedule per training step, once the criterion has settled
+
 
 @dataclass(frozen=True)
 class Anneal:
@@ -44,6 +47,11 @@ class Plan:
     for `patience` records. Records count from the share `criterion_from` of the steps on, because annealed losses are
     not comparable before. Every `every` steps there is a record (default: 100 records), and a checkpoint, if requested,
     at the first record `checkpoint_seconds` after the last checkpoint.
+
+    From the share `settled_from` of the steps on, training also ends early once the criterion no longer improves beyond
+    its noise: for no member is the mean of the last `WINDOW` records better than that of the `WINDOW` records before by
+    more than its standard error over the held-out rows. The rest of the schedule, in which the learning rate falls and
+    most of the last gains are made, then passes `HURRY` times as fast. The criterion must return a value for each row.
     """
 
     steps: int
@@ -56,6 +64,7 @@ class Plan:
     dual_rate: float | None = None
     patience: int | None = None
     criterion_from: float = 0.0
+    settled_from: float = 1.0
     every: int | None = None
     anneal: Mapping[str, Anneal] = field(default_factory=dict)
     checkpoint_seconds: float = 30.0

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from identifiable import files
 from identifiable.errors import DamagedFileError
-from identifiable.training.plan import Batch, Data, Plan
+from identifiable.training.plan import HURRY, WINDOW, Batch, Data, Plan
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class History:
     violation : (T, R) the largest constraint violation at the record; NaN where there is no constraint.
     best_step : (R,) step of the record whose parameters each member ended with.
     multipliers : (R, 1) Lagrange multipliers at the end.
-    stopped : why training ended: "steps" or "patience".
+    stopped : why training ended: "steps", "patience" or "settled" (see `Plan`).
     seconds : wall time, over all resumed parts.
     """
 
@@ -132,7 +132,10 @@ class Run:
             self.multipliers = nn.Parameter(self.parameters[0].new_zeros(self.members, 1))
             self.optimisers.append(adam([self.multipliers], lr=plan.dual_rate, maximize=True))
         self.step = 0
+        self.time = 0  # steps of the schedule: as many as those of training, until the criterion has settled
+        self.settled = False
         self.stale = 0
+        self.recent: list[Tensor] = []  # the criterion of each held-out row, (R, H), at the last records
         self.seconds = 0.0
         self.best = np.full(self.members, np.inf)
         self.best_step = np.zeros(self.members, dtype=np.int64)
@@ -155,8 +158,33 @@ class Run:
         if self.multipliers is not None:
             self.multipliers.clamp_(min=0)
 
+    @property
+    def stopped(self) -> str:
+        """Why training is over: "steps", "patience" or "settled"; "" while it is not."""
+        if self.time >= self.plan.steps:
+            return "settled" if self.settled else "steps"
+        return "patience" if self.plan.patience and self.stale >= self.plan.patience else ""
+
+    def advance(self) -> None:
+        """Count a step."""
+        self.step += 1
+        self.time = min(self.plan.steps, self.time + (HURRY if self.settled else 1))
+
+    def _has_settled(self) -> bool:
+        """Return whether the criterion of no member has improved beyond its noise in the last records."""
+        if len(self.recent) < 2 * WINDOW:
+            return False
+        before, now = (torch.stack(part).mean(0) for part in (self.recent[:WINDOW], self.recent[WINDOW:]))
+        gain = (before - now).nan_to_num(0.0, 0.0, 0.0)
+        return bool((gain.mean(1) <= gain.std(1) / gain.shape[1] ** 0.5).all())
+
     def note(self, record: dict[str, Any], criterion: Tensor | None) -> None:
-        """Add a record; keep the state of each member whose criterion is its best so far."""
+        """Add a record; keep the state of each member whose criterion, (R,) or per row (R, H), is its best so far."""
+        if criterion is not None and criterion.dim() == 2:
+            if self.time > self.plan.settled_from * self.plan.steps:
+                self.recent = [*self.recent[1 - 2 * WINDOW :], criterion.detach()]
+                self.settled = self.settled or self._has_settled()
+            criterion = criterion.mean(1)
         if criterion is not None:
             value = criterion.detach().double().cpu().numpy()
             better = value < self.best
@@ -181,9 +209,13 @@ class Run:
                 tensors |= {f"adam/{o}/{i}/{k}": v for k, v in state.items()}
         if self.multipliers is not None:
             tensors["multipliers"] = self.multipliers
+        if self.recent:
+            tensors["recent"] = torch.stack(self.recent)
         header = {
             "fingerprint": fingerprint,
             "step": self.step,
+            "time": self.time,
+            "settled": self.settled,
             "position": self.batches.position,
             "stale": self.stale,
             "seconds": self.seconds,
@@ -215,10 +247,12 @@ class Run:
             self.multipliers.data.copy_(on_device["multipliers"])
         self.batches.resume(header["position"], tensors["epoch_rng"], tensors["rng"])
         self.step, self.stale, self.seconds = header["step"], header["stale"], header["seconds"]
+        self.time, self.settled = header["time"], header["settled"]
+        self.recent = list(on_device["recent"]) if "recent" in on_device else []
         self.best, self.best_step = np.array(header["best"]), np.array(header["best_step"], dtype=np.int64)
         self.records = header["records"]
 
-    def history(self, stopped: str) -> History:
+    def history(self) -> History:
         """Return the records as arrays."""
 
         def column(name: str) -> NDArray[np.float64]:
@@ -235,7 +269,7 @@ class Run:
             violation=column("violation"),
             best_step=self.best_step if self.best_state else np.full(self.members, self.step, dtype=np.int64),
             multipliers=multipliers,
-            stopped=stopped,
+            stopped=self.stopped,
             seconds=self.seconds,
         )
 
