@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from identifiable.algorithms.coordinates import Coordinates, one_thread
 
@@ -44,8 +45,14 @@ def test_coordinates_of_a_covariance_are_those_of_its_rows(x):
     np.testing.assert_allclose(np.abs(a.basis.T @ b.basis), np.eye(3), atol=1e-7)
 
 
-def test_one_thread_restores_the_number_of_threads():
-    before = torch.get_num_threads()
-    with one_thread():
-        assert torch.get_num_threads() == 1
-    assert torch.get_num_threads() == before
+def test_one_thread_limits_torch_and_blas_and_restores_both():
+    def threads():
+        return torch.get_num_threads(), [p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas"]
+
+    torch.set_num_threads(2)
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        with one_thread():
+            assert threads() == (1, [1] * len(before[1]))
+        assert threads() == before
+    torch.set_num_threads(1)

@@ -20,6 +20,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import betaln, logsumexp
 from scipy.stats import norm
 
+from identifiable.algorithms.coordinates import one_thread
 from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, least_separation, separation
 from identifiable.arrays import Array, FloatArray
 from identifiable.data.auxiliary import Auxiliary
@@ -85,6 +86,7 @@ class SegmentUnmixing(AffineModel):
 
     needs_u = True
 
+    @one_thread()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d) with the auxiliary variable y = u, (N,) or (N, m)."""
         self._check_common_parameters()
