@@ -3,9 +3,17 @@
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
+from sklearn.mixture import GaussianMixture
 
 from identifiable import DataError
-from identifiable.algorithms.factorial import FactorialMixture, covariances_of, em_mixture, free_bic, moments
+from identifiable.algorithms.factorial import (
+    FactorialMixture,
+    covariances_of,
+    em_mixture,
+    free_bic,
+    moments,
+    quadratic_joint,
+)
 from unmixing_problems import factorial_mixture
 
 
@@ -34,6 +42,31 @@ def test_moments_are_those_of_the_rows():
     np.testing.assert_allclose(found.covariances[1], np.cov(y[100:299].T, ddof=0))
     shrunk, pooled = moments(y, r).covariances[0], np.einsum("j,jab->ab", found.weights, found.covariances)
     np.testing.assert_allclose(shrunk, (100 * found.covariances[0] + 2 * pooled) / 102)
+
+
+def test_the_quadratic_form_is_the_density():
+    rng = np.random.default_rng(3)
+    mixture = factorial_mixture(3, 4, rng).pushforward(rng.normal(size=(3, 3)), np.ones(3))
+    y = mixture.sample(200_000, rng)[0]  # more than one block
+    found = quadratic_joint(mixture, y)
+    np.testing.assert_allclose(found, mixture.log_joint(y), rtol=1e-7, atol=1e-7)
+
+
+def test_em_is_as_likely_as_that_of_scikit_learn():
+    """From the same start, a clustering by k-means; it stops at the same change of the likelihood."""
+    rng = np.random.default_rng(4)
+    y = factorial_mixture(3, 4, rng).sample(3000, rng)[0] @ rng.normal(size=(3, 3))
+    for components in (1, 4, 9):
+        theirs = GaussianMixture(components, random_state=0).fit(y)
+        ours = em_mixture(y, components, 0)
+        assert np.logaddexp.reduce(ours.log_joint(y), axis=1).mean() == pytest.approx(theirs.score(y), abs=0.01)
+
+
+def test_the_floor_bounds_variances_of_equal_rows():
+    rows = np.repeat(np.eye(3), 20, 0)
+    np.testing.assert_allclose(
+        em_mixture(rows, 3, 0, floor=1e-4).covariances, 1e-4 * np.broadcast_to(np.eye(3), (3, 3, 3))
+    )
 
 
 def test_em_never_loses_likelihood():

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn import config_context
+from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
 
 from identifiable.algorithms.joint_diagonalisation import diagonalise
 from identifiable.algorithms.singular import log_sum_exp
 from identifiable.arrays import Array
+from identifiable.distributions.densities import LOG_2PI
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError
 from identifiable.training.clock import require_time
@@ -29,6 +29,8 @@ SPLITS = 4  # ways to split, or join, that are tried
 HALVING_STEPS = 10  # steps of EM within a component that is to be split
 HALVING_ROWS = 2_000  # most rows of the component
 UNLIKELY = 0.05  # rows that belong to the component with less probability are left out
+LEAST_GAIN = 1e-3  # of the mean log-likelihood per step, below which EM for free covariances ends
+BLOCK = 1 << 18  # numbers of an array that fits into a cache
 LEAST_FALL = 1.0  # by which the criterion has to fall
 W_STEPS = 3  # of the diagonalisation, for every step of EM
 
@@ -201,11 +203,47 @@ def em_mixture(rows: Array, components: int, seed: int, *, max_iter: int = 100, 
             f"Expected at least as many rows as components: n_components = {components}, n_samples = {len(rows)}. "
             "Lower n_components."
         )
-    require_time()
-    quiet = warnings.catch_warnings(action="ignore", category=ConvergenceWarning)
-    with quiet, config_context(array_api_dispatch=False):
-        found = GaussianMixture(components, max_iter=max_iter, reg_covar=floor, random_state=seed).fit(rows)
-    return Mixture(found.weights_, found.means_, found.covariances_)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):  # fewer distinct rows than components
+        labels = KMeans(components, n_init=1, random_state=seed).fit(rows).labels_
+    r, before = np.eye(components)[labels], -np.inf
+    for _ in range(max_iter):
+        require_time()
+        mixture = moments(rows, r, fewest=-1.0, pseudo=0.0, floor=floor)
+        joint = quadratic_joint(mixture, rows)
+        total = log_sum_exp(joint)
+        now = float(total.mean())
+        if abs(now - before) < LEAST_GAIN:
+            break
+        r, before = np.exp(joint - total[:, None]), now
+    return mixture
+
+
+def quadratic_joint(mixture: Mixture, y: Array) -> Array:
+    """Return log w_j N(y; μ_j, C_j) of rows y (N, n), (N, J), as products of matrices.
+
+    log p = c_j + v_j' y - ½ y' P_j y is linear in y and in the products of its entries.
+    """
+    n = y.shape[1]
+    factors = np.linalg.inv(np.linalg.cholesky(mixture.covariances))
+    P = factors.swapaxes(1, 2) @ factors
+    linear = (P @ mixture.means[..., None])[..., 0]
+    log_scale = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(1) - 0.5 * (linear * mixture.means).sum(1)
+    constants = np.log(np.maximum(mixture.weights, 1e-300)) + log_scale - 0.5 * n * LOG_2PI
+    i, k = np.triu_indices(n)
+    packed = P[:, i, k] * np.where(i == k, 0.5, 1.0)
+    return np.concatenate([b @ linear.T - products(b) @ packed.T + constants for b in _blocks(y)])
+
+
+def products(y: Array) -> Array:
+    """Return y_i y_k, i <= k, of rows y (N, n); (N, n (n + 1) / 2)."""
+    i, k = np.triu_indices(y.shape[1])
+    return y[:, i] * y[:, k]
+
+
+def _blocks(y: Array) -> Iterator[Array]:
+    """Cut rows y (N, n) into blocks whose products fit into a cache."""
+    size = max(1, BLOCK // (y.shape[1] * (y.shape[1] + 1) // 2))
+    return (y[start : start + size] for start in range(0, max(len(y), 1), size))
 
 
 def free_bic(mixture: Mixture, y: Array) -> float:
@@ -220,17 +258,25 @@ def covariances_of(y: Array, model: FactorialMixture) -> Mixture:
     return moments(y, model.responsibilities(y))
 
 
-def moments(y: Array, r: Array, *, fewest: float = FEWEST_ROWS, pseudo: float = PSEUDO_ROWS) -> Mixture:
+def moments(
+    y: Array, r: Array, *, fewest: float = FEWEST_ROWS, pseudo: float = PSEUDO_ROWS, floor: float = 0.0
+) -> Mixture:
     """Return weights, means and covariances of rows y (N, n) with responsibilities r (N, J).
 
     Components of no more than `fewest` rows are left out; if all are, one component has all rows. Each covariance
-    includes `pseudo` rows of the pooled one.
+    includes `pseudo` rows of the pooled one, and `floor` is added to all variances.
     """
     enough = r.sum(0) > fewest
     r = r[:, enough] if enough.any() else np.ones((len(y), 1))
-    rows = r.sum(0)
+    rows = r.sum(0) + 10 * np.finfo(np.float64).eps
     means = r.T @ y / rows[:, None]
-    products = np.stack([(y * own[:, None]).T @ y for own in r.T])
-    products -= rows[:, None, None] * (means[:, :, None] * means[:, None, :])
-    C = (products + pseudo * products.sum(0) / rows.sum()) / (rows + pseudo)[:, None, None]
-    return Mixture(rows / rows.sum(), means, (C + C.swapaxes(1, 2)) / 2)
+    n, done = y.shape[1], 0
+    packed = np.zeros((len(rows), n * (n + 1) // 2))
+    for block in _blocks(y):
+        packed += r[done : done + len(block)].T @ products(block)
+        done += len(block)
+    i, k = np.triu_indices(n)
+    sums = np.empty((len(rows), n, n))
+    sums[:, i, k] = sums[:, k, i] = packed - rows[:, None] * means[:, i] * means[:, k]
+    C = (sums + pseudo * sums.sum(0) / rows.sum()) / (rows + pseudo)[:, None, None]
+    return Mixture(rows / rows.sum(), means, C + floor * np.eye(n))

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from identifiable.algorithms.coordinates import Coordinates
+from identifiable.algorithms.coordinates import Coordinates, one_thread
 from identifiable.algorithms.diagonal_basis import diagonal_basis, in_basis
 from identifiable.algorithms.factorial import FactorialMixture, covariances_of, em_mixture, free_bic
 from identifiable.algorithms.singular import log_sum_exp
@@ -100,6 +100,7 @@ class FactorialUnmixing(AffineModel):
     max_iter: int = 200
     tol: float = 1e-05
 
+    @one_thread()
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the map on X (N, d). y is ignored."""
         self._check_parameters()
