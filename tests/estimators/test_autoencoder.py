@@ -191,6 +191,30 @@ def test_leaky_layers_match_a_sharp_flow_and_its_inverse(g, beta):
     assert error.median() < 0.1 / beta  # away from the kinks there is none
 
 
+def test_leaky_layers_and_their_jacobian_are_those_of_the_definition(g):
+    """The layers are h A + b with leaky units between; noise moves by the Jacobian."""
+    layers = LeakyLayers(2, 3, 4).double()
+    with torch.no_grad():
+        for parameter in layers.parameters():
+            parameter.copy_(0.7 * rand(g, *parameter.shape))
+    x, noise = rand(g, 2, 6, 3), rand(g, 2, 4, 3)
+
+    def plain(h):
+        for k in range(4):
+            if k:
+                h = torch.where(h > 0, h, h * layers.log_slope[:, k - 1].exp())
+            h = h @ layers.weight[:, k] + layers.bias[:, k, None].reshape(2, 1, 3)
+        return h
+
+    torch.testing.assert_close(layers(x), plain(x))
+    moved, factor = layers.propagate(x, noise)
+    slopes = torch.autograd.functional.jacobian(plain, x)
+    own = torch.stack([torch.stack([slopes[r, b, :, r, b] for b in range(6)]) for r in range(2)])  # (R, B, out, in)
+    J = noise[:, None] @ own.mT
+    torch.testing.assert_close(moved, plain(x))
+    torch.testing.assert_close(factor @ factor.mT, J.mT @ J)
+
+
 @torch.no_grad()
 def test_q_starts_at_the_noise_propagated_to_first_order(g):
     """With a net that adds nothing, q(z | x) = N(f(x A), J' A' diag(noise²) A J) of the leaky layers f."""

@@ -141,25 +141,34 @@ class LeakyLayers(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (R, B, n) to (R, B, n)."""
-        for layer in range(self.weight.shape[1]):
-            if layer > 0:
-                x = torch.where(x > 0, x, x * self.log_slope[:, layer - 1].exp())
-            x = torch.baddbmm(self.bias[:, layer], x, self.weight[:, layer])
-        return x
+        return self._through(x, None)[0].mT
 
     def propagate(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Return f(x), and L (R, B, n, n), L L' the covariance of f(x + e @ noise), e ~ N(0, I), to first order.
 
         noise is (R, k, n), k >= n.
         """
-        noise = noise[:, None]
+        h, noise = self._through(x, noise.mT[..., None].expand(-1, -1, -1, x.shape[1]))
+        covariance = (noise[:, :, None] * noise[:, None]).sum(3)
+        return h.mT, cholesky(covariance.permute(0, 3, 1, 2))
+
+    def _through(self, x: Tensor, noise: Any) -> tuple[Tensor, Any]:
+        """Return f(x), (R, n, B), and noise (R, n, k, B) moved by the Jacobian of f.
+
+        With the batch last, operations run along contiguous memory.
+        """
+        members, B, n = x.shape
+        h, slopes = x.mT, self.log_slope[:, :, 0].exp()
         for layer in range(self.weight.shape[1]):
             if layer > 0:
-                slope = torch.where(x > 0, torch.ones_like(x), self.log_slope[:, layer - 1].exp())
-                x, noise = x * slope, noise * slope[:, :, None]
-            x = torch.baddbmm(self.bias[:, layer], x, self.weight[:, layer])
-            noise = noise @ self.weight[:, layer, None]
-        return x, cholesky(noise.mT @ noise)
+                own = slopes[:, layer - 1]
+                if noise is not None:
+                    noise = noise * torch.where(h > 0, torch.ones_like(h), own[..., None])[:, :, None]
+                h = nn.functional.prelu(h.reshape(1, members * n, B), own.flatten()).reshape(members, n, B)
+            h = torch.baddbmm(self.bias[:, layer].mT, self.weight[:, layer].mT, h)
+            if noise is not None:
+                noise = torch.bmm(self.weight[:, layer].mT, noise.flatten(2)).unflatten(2, noise.shape[2:])
+        return h, noise
 
     @torch.no_grad()
     def copy_from(self, flow: SmoothLeakyFlow, *, inverse: bool = False) -> None:
@@ -186,16 +195,15 @@ def cholesky(C: Tensor) -> Tensor:
     tensor([[2., 0.],
             [1., 2.]])
     """
-    n = C.shape[-1]
-    columns: list[Tensor] = []
+    n, columns = C.shape[-1], C.movedim((-2, -1), (0, 1))  # the batch last: contiguous operations
+    done: list[Tensor] = []
     for j in range(n):
-        column = C[..., j]
-        for done in columns:
-            column = column - done * done[..., j : j + 1]
-        root = column[..., j : j + 1].clamp(min=1e-20).sqrt()
-        below = torch.arange(n, device=C.device) >= j
-        columns.append(torch.where(below, column / root, torch.zeros_like(column)))
-    return torch.stack(columns, -1)
+        column = columns[:, j]
+        for one in done:
+            column = column - one * one[j]
+        below = (torch.arange(n, device=C.device) >= j).reshape(-1, *[1] * (C.dim() - 2))
+        done.append(torch.where(below, column * column[j].clamp(min=1e-20).rsqrt(), torch.zeros_like(column)))
+    return torch.stack(done, 1).movedim((0, 1), (-2, -1))
 
 
 class Autoencoder(nn.Module):

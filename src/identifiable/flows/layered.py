@@ -123,17 +123,19 @@ class _Layers(torch.autograd.Function):
         size = len(kept) // max(len(maps) - 1, 1)  # tensors kept per layer: φ(h), φ'(h) and others
         inputs = [x, *kept[:: size or 1]]
         dh, dl = dh.contiguous(), dl[:, None].expand_as(dh).contiguous()
-        dA, db, dc = torch.empty_like(A), torch.empty_like(A[..., 0]), [torch.empty_like(v) for v in c]
+        dA, db = [], []
+        dc: list[list[Tensor]] = [[] for _ in c]
         for layer in reversed(range(len(maps))):
-            dA[:, layer] = torch.bmm(inputs[layer], dh.mT)
-            db[:, layer] = dh.sum(-1)
+            dA.append(torch.bmm(inputs[layer], dh.mT))
+            db.append(dh.sum(-1))
             dh = torch.bmm(maps[layer], dh)
             if layer > 0:
                 k = layer - 1
                 dh, *changes = ctx.flow.gradients(dh, dl, c_by_layer[k], *kept[k * size + 1 : (k + 1) * size])
                 for total, change in zip(dc, changes, strict=True):
-                    total[:, k] = change.sum(-1)
-        return None, None, dh, dA, db, *dc
+                    total.append(change.sum(-1))
+        dc_joined = [torch.stack(total[::-1], 1) if total else v for total, v in zip(dc, c, strict=True)]
+        return None, None, dh, torch.stack(dA[::-1], 1), torch.stack(db[::-1], 1), *dc_joined
 
 
 def _by_layer(coefficients: Sequence[Tensor]) -> list[tuple[Tensor, ...]]:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from identifiable.flows.layered import LayeredFlow, sigmoid_and_softplus
 
 LOG_2 = math.log(2)
+LARGEST_LOG_SLOPE = 12.0  # float32 has one digit left of a slope of e^-12 once 1 is added
 
 
 class SmoothLeakyFlow(LayeredFlow):
@@ -72,44 +73,43 @@ class SmoothLeakyFlow(LayeredFlow):
 
     @property
     def unit(self) -> Tensor:
-        """-β: with w = -β h the activation is y = w - (1 - a) q, q = softplus(w) - log 2, of slope 1 + (a - 1) σ(w)."""
+        """-β: with w = -β h the activation is y = w + c q, q = softplus(w) - log 2, c = a - 1, of slope 1 + c σ(w)."""
         return -self.beta
 
     def coefficients(self) -> tuple[Tensor]:
-        """Return a, (R, D - 1, n)."""
-        return (self.log_slope.exp(),)
+        """Return c = a - 1, (R, D - 1, n)."""
+        return (torch.expm1(self.log_slope.clamp(-LARGEST_LOG_SLOPE, LARGEST_LOG_SLOPE)),)
 
     @staticmethod
     def activate(w: Tensor, *coefficients: Tensor) -> tuple[Tensor, ...]:
         """Return y, the slope g, p = σ(w) and q."""
-        (a,) = coefficients
+        (c,) = coefficients
         p, q = sigmoid_and_softplus(w)
         q.sub_(LOG_2)
-        slope = torch.lerp(w.new_ones(()), a, p)  # exactly a at p = 1, however small a is
-        return torch.addcmul(w, a - 1, q), slope, p, q
+        return torch.addcmul(w, c, q), torch.mul(p, c).add_(1.0), p, q
 
     @staticmethod
     def gradients(dy: Tensor, dl: Tensor, coefficients: tuple[Tensor, ...], *kept: Tensor) -> tuple[Tensor, ...]:
-        """Return dw = g dy + (a - 1) p (1 - p) dℓ / g and da = q dy + p dℓ / g."""
-        (a,), (slope, p, q) = coefficients, kept
+        """Return dw = g dy + c p (1 - p) dℓ / g and dc = q dy + p dℓ / g."""
+        (c,), (slope, p, q) = coefficients, kept
         r = p.div(slope).mul_(dl)
-        return torch.addcmul(r, r, p, value=-1).mul_(a - 1).addcmul_(dy, slope), torch.addcmul(r, dy, q)
+        return torch.addcmul(r, r, p, value=-1).mul_(c).addcmul_(dy, slope), torch.addcmul(r, dy, q)
 
     @staticmethod
     def deactivate(y: Tensor, *coefficients: Tensor) -> Tensor:
-        """Solve y = w - (1 - a) (softplus(w) - log 2) for w by Newton's method, up to rounding.
+        """Solve y = w + c (softplus(w) - log 2) for w by Newton's method, up to rounding.
 
-        The right-hand side increases, and is concave for a < 1, convex for a > 1: from the second step on, Newton's
+        The right-hand side increases, and is concave for c < 0, convex for c > 0: from the second step on, Newton's
         method stays on one side of the root and approaches it monotonically. It needs no safeguard.
         """
-        (a,) = coefficients
+        (c,) = coefficients
         w = y
         for _ in range(100):
             p, q = sigmoid_and_softplus(w)
             q.sub_(LOG_2)
-            residual = w - (1 - a) * q - y
-            rounding = 64 * torch.finfo(w.dtype).eps * (a + 1 + w.abs() + y.abs())
-            w = w - residual / torch.lerp(torch.ones_like(a), a, p)
+            residual = w + c * q - y
+            rounding = 64 * torch.finfo(w.dtype).eps * (c + 2 + w.abs() + y.abs())
+            w = w - residual / (1 + c * p)
             if bool((residual.abs() <= rounding).all()):
                 break
         return w
