@@ -1,9 +1,12 @@
 """The stages of PDGMM one by one, on rows whose latents are known."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 import torch
-from joblib import parallel_config
+from joblib import Parallel, delayed, parallel_config
 
 from identifiable.estimators.pdgmm import stages
 from identifiable.estimators.pdgmm.stages import (
@@ -25,7 +28,7 @@ from identifiable.flows import SmoothLeakyFlow
 from identifiable.metrics import mcc
 from identifiable.priors.masked import MaskedGaussians
 from identifiable.priors.spike_slab import SpikeAndSlab
-from identifiable.training import Step, run
+from identifiable.training import Step, run, seconds_left, time_limit
 
 HOW = Training(depth=2, batch_size=64, learning_rate=1e-2)
 MASKS = np.array([[1, 0, 1], [0, 1, 1], [1, 1, 0]])
@@ -212,3 +215,20 @@ def test_in_parallel_keeps_the_order_and_one_thread(monkeypatch):
         assert in_parallel(torch.get_num_threads, [()]) == [1]
     finally:
         torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize(("allowed", "threads"), [("2", 2), ("1", 1)])
+def test_few_calls_run_in_as_many_threads_as_allowed(monkeypatch, allowed, threads):
+    monkeypatch.setattr(stages, "cpu_count", lambda: 2)
+    monkeypatch.setenv("OMP_NUM_THREADS", allowed)
+
+    def seen(_):
+        time.sleep(0.1)
+        return threading.get_ident(), seconds_left()
+
+    with time_limit(60):
+        names, left = zip(*in_parallel(seen, [(k,) for k in range(4)]), strict=True)
+        inside = Parallel(n_jobs=2, backend="threading")(delayed(in_parallel)(seen, [(0,), (1,)]) for _ in range(2))
+    assert len(set(names)) == threads
+    assert max(left) <= 60  # threads keep the time limit
+    assert [len({name for name, _ in found}) for found in inside] == [1, 1]  # a worker does not start others

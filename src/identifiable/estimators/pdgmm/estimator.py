@@ -40,7 +40,16 @@ from identifiable.data.simulator import Simulator
 from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.pdgmm.batch import FlowBatch, Trained
 from identifiable.estimators.pdgmm.certificate import certificate_of
-from identifiable.estimators.pdgmm.stages import FEW, FlowModel, Start, Training, in_parallel, start_of, steps_for
+from identifiable.estimators.pdgmm.stages import (
+    FEW,
+    SMALL,
+    FlowModel,
+    Start,
+    Training,
+    in_parallel,
+    start_of,
+    steps_for,
+)
 from identifiable.estimators.sparse_unmixing import Masks
 from identifiable.estimators.trained import Split, TrainedModel
 from identifiable.flows import SmoothLeakyFlow
@@ -65,7 +74,7 @@ class PDGMM(TrainedModel):
         better kind is `stability_`; the one that agrees most with the others is kept.
     random_state, device, verbose : see :class:`LatentModel`.
     depth : int, default=24. Layers of the flow.
-    max_steps : int or None, default=None. Steps of a short fit. None uses 4200 for 10 to 20 latents, fewer in
+    max_steps : int or None, default=None. Steps of a short fit. None uses 1500 for 10 to 20 latents, fewer in
         proportion for fewer latents, and more for more. An extended fit takes 2.5 times as many in its first stage.
     batch_size : int, default=512.
     learning_rate : float, default=0.01. Peak rate of Adam, with warm-up and cosine decay in each stage.
@@ -138,6 +147,10 @@ class PDGMM(TrainedModel):
     @property
     def _n_features_out(self) -> int:
         return self.coordinates_.n if self.n_latents is None else self.n_latents
+
+    @property
+    def _one_thread(self) -> bool:
+        return self.coordinates_.n <= SMALL
 
     def fit_many(self, sets: Sequence[ArrayLike | Simulator]) -> "list[PDGMM]":
         """Fit a copy of this estimator to each of many data sets, and return the copies in their order.
@@ -359,9 +372,16 @@ def _linear_starts(model: PDGMM, data: Split) -> Start:
     half, sd = (len(y) + 1) // 2, y.std(0)
     halves = [y]
     halves += [y[np.random.default_rng([seed, r]).permutation(len(y))[:half]] for r in range(1, model.n_restarts)]
-    centred = [centred_rows(rows / sd, seed + r) / np.r_[sd, 1.0] for r, rows in enumerate(halves)]
-    free = [_sparse_rows(rows, y[:FEW], centred[r], seed + r) for r, rows in enumerate(halves)]
+    free, centred = zip(
+        *in_parallel(_both_kinds, [(h, sd, y[:FEW], seed + r) for r, h in enumerate(halves)]), strict=True
+    )
     return start_of(y / model.unit_, [np.c_[W[:, :-1] * model.unit_, W[:, -1]] for W in free + centred])
+
+
+def _both_kinds(rows: Array, sd: Array, y: Array, seed: int) -> tuple[Array, Array]:
+    """Return unmixings (n, n + 1) of rows with free inactive values, and with inactive values at the mean."""
+    centred = centred_rows(rows / sd, seed) / np.r_[sd, 1.0]
+    return _sparse_rows(rows, y, centred, seed), centred
 
 
 def _sparse_rows(rows: Array, y: Array, other: Array, seed: int) -> Array:
