@@ -4,7 +4,7 @@ import numpy as np
 
 from identifiable import FitFailedError, OutOfTimeError, Stability
 from identifiable.auto.families import Family
-from identifiable.auto.steps import SearchOptions, Task
+from identifiable.auto.task import SearchOptions, Task
 
 
 class FakeModel:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from identifiable import DamagedFileError, DataError
+from identifiable import DamagedFileError, DataError, Identify
 from identifiable.auto.folder import fit, inverse, open_fit, sample, transform
 from identifiable.cli import app
 from identifiable.data import make_pdgmm
@@ -102,6 +102,20 @@ def test_graph_names_latents_and_gets_the_time_that_is_left(done, messy, tmp_pat
     monkeypatch.setattr("identifiable.auto.folder.time_limit", lambda s: given.append(s) or time_limit(0))
     assert "time" in fit(messy, tmp_path, **options).account["graph"]["why"]
     assert 0 < given[0] < 60
+
+
+def test_every_answer_is_a_complete_folder(messy, tmp_path, monkeypatch):
+    seen, answers = [], Identify.answers
+
+    def twice(self, *given):
+        for found in answers(self, *given):
+            yield found
+            seen.append((open_fit(tmp_path).account["verdict"], {p.name for p in tmp_path.iterdir()}))
+            yield found
+
+    monkeypatch.setattr(Identify, "answers", twice)
+    fit(messy, tmp_path, model="FactorialUnmixing", n_restarts=1, verbose=0)
+    assert seen == [("identified", {"certificate.json", "latents.csv", "model.safetensors", "report.html"})]
 
 
 def test_incomplete_folder_is_refused(done, tmp_path):

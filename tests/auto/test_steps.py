@@ -115,72 +115,42 @@ def test_trial_measures_the_gain_on_held_out_rows(y):
 def test_most_latents_exactly_inactive_leave_flows_untried():
     x = make_pdgmm(600, n=3, layers=1, random_state=0).x
     families = [FAMILIES[NAMES.index("SparseUnmixing")], family("IFlow", steps=1)]
-    trials, inactive, _ = steps.try_families(task(x), families, 3)
-    assert (list(trials), inactive) == (["SparseUnmixing"], 3)
+    search = task(x)
+    trials = steps.try_linear(search, families[:1], 3)
+    found = steps.Search(search, 3, "", trials)
+    assert found.inactive == 3
+    assert steps._trained(search, families[1:], 3, found.inactive) == ([], "")
 
 
 def test_flows_are_not_tried_on_a_projection():
     y = np.random.default_rng(0).normal(size=(400, 4))
     flow, wide = family("IFlow", steps=1), replace(family("VaDE", steps=1), wide=True)
-    trials, _, why = steps.try_families(task(y), [family("SegmentUnmixing"), flow, wide], 2)
-    assert list(trials) == ["SegmentUnmixing", "VaDE"]
+    assert steps._trained(task(y), [flow, wide], 4, 0) == ([flow], "")
+    kept, why = steps._trained(task(y), [flow, wide], 2, 0)
+    assert kept == [wide]
     assert "projection" in why
-    assert list(steps.try_families(task(y), [flow, wide], 4)[0]) == ["IFlow"]
-    assert list(steps.try_families(task(y * [1, 1, 0.01, 0.01]), [flow, wide], 2)[0]) == ["IFlow", "VaDE"]
-    assert list(steps.try_families(task(y, model="IFlow"), [flow], 2)[0]) == ["IFlow"]
+    assert steps._trained(task(y * [1, 1, 0.01, 0.01]), [flow, wide], 2, 0)[0] == [flow, wide]
+    assert steps._trained(task(y, model="IFlow"), [flow], 2, 0)[0] == [flow]
 
 
-def rows_seen(search):
-    """Return which rows of the task every fake fit has seen."""
-    place = {tuple(row): i for i, row in enumerate(search.refits.X)}
-    return [{place[tuple(row)] for row in rows} for rows in FakeModel.fitted]
+def test_trained_families_keep_their_order_and_share_the_time(y, monkeypatch):
+    turns = []
+    monkeypatch.setattr(steps, "affordable_share", lambda seconds_of, turn: turns.append(turn) or 1.0)
+    families = [family(name, steps=1) for name in ("PDGMM", "GMMFlow")]
+    with time_limit(100):
+        assert list(steps.try_trained(task(y), families, 3, {})) == ["PDGMM", "GMMFlow"]
+    assert turns[0] == pytest.approx(100 / 5, abs=1)  # two fits and three that confirm
+    with time_limit(0):
+        late = steps.try_trained(task(y), families, 3, {})
+    assert [trial.candidate.note for trial in late.values()] == [LATE, LATE]
 
 
-@pytest.mark.parametrize("trained", [False, True])
-def test_confirmation_holds_rows_out(y, trained):
-    search = task(y)
-    trial = steps.try_family(search, family("IFlow", steps=1) if trained else family(), 3)
-    fitted, seeds, halves, errors = steps.confirm(search, trial)
-    held = set(search.refits.held)
-    seen = rows_seen(search)[1:]
-    assert not any(rows & held for rows in seen)
-    assert sorted(map(len, seen)) == ([160, 160, 256] if trained else [*[160] * 6, *[320] * 7])
-    np.testing.assert_allclose([seeds, halves], 1)
-    assert errors == ""
-    assert fitted.latents.shape == (80, 3)
-
-
-def test_confirmation_finds_latents_that_turn_with_the_seed(y):
-    search = task(y)
-    trial = steps.try_family(search, family(turn=0.5), 3)
-    fitted, seeds, halves, _ = steps.confirm(search, trial)
-    assert max(seeds[:2]) < 0.96
-    assert seeds[2] == halves[2] == pytest.approx(1)
-    assert fitted.model.random_state > 0
-
-
-def test_confirmation_without_time_is_no_confirmation(y):
-    search = task(y)
-    trial = steps.try_family(search, family(), 3)
-    late = steps.Trial(trial.candidate, trial.model.with_options({"fails": "late"}), trial.fitted, trial.gains)
-    fitted, seeds, halves, error = steps.confirm(search, late)
-    assert fitted is trial.fitted
-    assert np.isnan([seeds[0], halves[0]]).all()
-    assert "late" in error
-
-
-def test_alternatives_are_compared_by_their_chances(y):
-    search = task(y)
-    turns = {"a": 0, "b": 0, "c": 0.5}
-    trials = {name: steps.try_family(search, family(name, turn=turn), 3) for name, turn in turns.items()}
-    turned = search.refits.fit(trials["c"].model, search.train, 1)
-    trials["c"] = replace(trials["c"], fitted=turned, gains=np.empty(0))
-    fitted = trials["a"].fitted
-    same, _ = steps.compare(search, fitted, trials, {"b": 0.3})
-    np.testing.assert_allclose(same, 1)
-    other, why = steps.compare(search, fitted, trials, {"c": 0.2})
-    mixed, _ = steps.compare(search, fitted, trials, {"b": 0.3, "c": 0.2})
-    assert other[0] < 0.96
-    np.testing.assert_allclose(mixed, (0.3 * same + 0.2 * other) / 0.5)
-    assert "20 %" in why
-    assert np.isnan(steps.compare(search, fitted, trials, {})[0]).all()
+@pytest.mark.parametrize("early", [False, True])
+def test_the_linear_answer_comes_first(y, monkeypatch, early):
+    families = [family("FactorialUnmixing", gain=0.5), family("PDGMM", steps=1, gain=5.0)]
+    monkeypatch.setattr(steps, "_families", lambda task: families)
+    found = list(steps.answers(y, None, task(y).options, early=early))
+    assert [one.candidates[0].name for one in found] == ["FactorialUnmixing"] * early + ["PDGMM"]
+    assert [len(one.candidates) for one in found] == [1] * early + [2]
+    assert ("First answer" in " ".join(found[0].reasons)) == early
+    assert "First answer" not in " ".join(found[-1].reasons)

@@ -53,7 +53,7 @@ INTERMITTENT, CLUSTERED = "intermittently active latents", "latents in hidden cl
 GIVEN_U, NOISY = "latents that change with u", "behind many noisy columns"
 SHORT_PDGMM = partial(estimators.PDGMM, extended=False)
 VADE_FROM_DATA = partial(estimators.VaDE, init="autoencoder")
-GMM_STEPS = {"full_covariance_steps": 2500, "max_steps": 2500}
+GMM_STEPS = {"full_covariance_steps": 2500, "max_steps": 1250}
 VADE_STEPS = {"pretrain_steps": 1500, "max_steps": 1500}
 FAMILIES = (  # the simpler first
     Family("SparseUnmixing", f"{AFFINE} {INTERMITTENT}", estimators.SparseUnmixing),

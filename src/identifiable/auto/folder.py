@@ -79,12 +79,21 @@ def fit(
         console.print(words, highlight=False, markup=False)
     frame = pd.DataFrame(seen.sample.x, columns=list(seen.sample.columns or ()))
     model = Identify(**{"random_state": 0, **options}, common_scale=seen.picture is not None, verbose=verbose)
-    start = time.monotonic()
-    model.fit(frame, seen.sample.u)
-    left = np.inf if model.seconds is None else model.seconds - (time.monotonic() - start)
+    start, folder = time.monotonic(), Path(folder)
+    name = Path(source).name if isinstance(source, str | os.PathLike) else "a table"
+    for found in model.answers(frame, seen.sample.u):
+        left = np.inf if model.seconds is None else model.seconds - (time.monotonic() - start)
+        account = _write(found, folder, seen, frame, name, left)
+        console.print(f"{folder / PAGE}: {account['verdict']}, {account['model']}", highlight=False, markup=False)
+    return Fit(folder, model, account)
+
+
+def _write(
+    model: Identify, folder: Path, seen: TableInspection, frame: pd.DataFrame, name: str, seconds: float
+) -> dict[str, Any]:
+    """Write an answer to the folder, each file at once, and return its report."""
     z = model.transform(frame)
-    account = _account(model, seen, z) | {"graph": _graph(model, frame, left)}
-    folder = Path(folder)
+    account = _account(model, seen, z) | {"graph": _graph(model, frame, seconds)}
     folder.mkdir(parents=True, exist_ok=True)
     save(model, folder / MODEL)
     _write_csv(folder / LATENTS, _table(z, seen.rows, seen.n_rows))
@@ -94,9 +103,8 @@ def fit(
     else:
         (folder / HISTORY).unlink(missing_ok=True)  # of an earlier fit
     files.write_bytes(folder / ACCOUNT, (json.dumps(account, indent=1, default=str) + "\n").encode())
-    name = Path(source).name if isinstance(source, str | os.PathLike) else "a table"
     fit_page(account, name, _pictures(model, seen, z)).write(folder / PAGE)
-    return Fit(folder, model, account)
+    return account
 
 
 def open_fit(folder: str | Path) -> Fit:

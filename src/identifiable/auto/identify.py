@@ -1,7 +1,8 @@
 """`Identify`: a table in; the best identified latents and a report on the reliability of each out."""
 
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Self
 
@@ -11,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from identifiable.arrays import Array, FloatArray, is_integer, is_real
 from identifiable.auto.families import NAMES
-from identifiable.auto.steps import SearchOptions, search
+from identifiable.auto.steps import SearchResult, answers
+from identifiable.auto.task import SearchOptions
 from identifiable.auto.units import Units
 from identifiable.auto.verdict import Candidate, LatentReport
 from identifiable.data.inspection import skewed
@@ -35,6 +37,8 @@ class Identify(LatentModel):
     seconds : float or None, default=600. Time budget of the fit, in seconds. None disables the limit: every model is
         trained in full, and the fit is deterministic.
     common_scale : bool, default=False. Whether columns share one scale, as pixels do; otherwise each is standardised.
+    n_jobs : int or None, default=-1. Fits that run at the same time, through joblib. -1 uses all cores (one process on
+        a GPU); None is 1 unless `joblib.parallel_config` says otherwise, which can also name a Dask cluster.
     random_state, device : see `LatentModel`.
     verbose : int, default=1. 1 prints each step and the time left.
 
@@ -67,6 +71,7 @@ class Identify(LatentModel):
     n_restarts: int | None = None  # type: ignore[assignment]
     seconds: float | None = 600.0
     common_scale: bool = False
+    n_jobs: int | None = -1
 
     model_: LatentModel = field(init=False)
     units_: Units = field(init=False)
@@ -79,15 +84,44 @@ class Identify(LatentModel):
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Find the latents of X (N, d), N >= 100; y (N,) or (N, m) is the auxiliary variable u, if there is one."""
-        with time_limit(np.inf if self.seconds is None else self.seconds):
-            self._check_parameters()
-            X = self._check_training_data(X).astype(np.float64)
-            logs = np.zeros(X.shape[1], dtype=bool) if self.common_scale else skewed(X)
-            units = Units.of(X, logs, common_scale=self.common_scale)
-            options = SearchOptions(self._given, self.model, self.n_restarts, self.device, self.verbose, self._seed())
-            with warnings.catch_warnings():
+        for _ in self._answers(X, y, early=False):
+            pass
+        return self
+
+    def answers(self, X: ArrayLike, y: Any = None) -> Iterator[Self]:
+        """Fit as `fit` does, and yield the fitted estimator twice: after the linear models, and at the end.
+
+        The first answer takes seconds, and is complete. Where no trained model makes sense, it is the only one.
+
+        Examples
+        --------
+        >>> from identifiable.data import make_pdgmm
+        >>> x = make_pdgmm(1000, n=3, layers=1, random_state=0).x
+        >>> [type(found.model_).__name__ for found in Identify(random_state=0, verbose=0).answers(x)]
+        ['SparseUnmixing']
+        """
+        yield from self._answers(X, y, early=True)
+
+    def _answers(self, X: ArrayLike, y: Any, *, early: bool) -> Iterator[Self]:
+        end = time.monotonic() + (np.inf if self.seconds is None else self.seconds)
+        self._check_parameters()
+        X = self._check_training_data(X).astype(np.float64)
+        logs = np.zeros(X.shape[1], dtype=bool) if self.common_scale else skewed(X)
+        units = Units.of(X, logs, common_scale=self.common_scale)
+        jobs = 1 if resolve_device(self.device).type == "cuda" else self.n_jobs
+        options = SearchOptions(self._given, self.model, self.n_restarts, self.device, self.verbose, self._seed(), jobs)
+        found = answers(units.into(X), y, options, early=early)
+        while True:
+            # The limit ends before an answer is yielded: it is not that of the caller.
+            with time_limit(end - time.monotonic()), warnings.catch_warnings():
                 warnings.simplefilter("ignore", RecoveryWarning)  # reported in reasons_ instead
-                found = search(units.into(X), y, options)
+                answer = next(found, None)
+            if answer is None:
+                return
+            self._set_result(answer, units, X)
+            yield self
+
+    def _set_result(self, found: SearchResult, units: Units, X: FloatArray) -> None:
         self.model_, self.units_ = found.model.model_, units.along(found.model.directions_)
         self.candidates_, self.reasons_, self.verdict_ = found.candidates, found.reasons, found.verdict.fit
         self.n_latents_, self.expected_mcc_ = found.model.n_latents, found.expected_mcc
@@ -95,7 +129,6 @@ class Identify(LatentModel):
         self.stability_ = self.model_.stability_
         verdicts = [latent.verdict for latent in self.latent_reports_]
         self.fit_status_ = min(verdicts, key=("unstable", "doubtful", "stable").index)
-        return self
 
     def transform(self, X: ArrayLike) -> FloatArray:
         """Return the latents (N, n_latents_) of X (N, d)."""
@@ -188,6 +221,8 @@ class Identify(LatentModel):
         self._require("n_restarts", free or is_integer(self.n_restarts, 1), "None or an integer >= 1")
         self._require("seconds", self.seconds is None or is_real(self.seconds, 0), "a number > 0 or None")
         self._require("common_scale", isinstance(self.common_scale, bool), "True or False")
+        jobs = self.n_jobs in (None, -1) or is_integer(self.n_jobs, 1)
+        self._require("n_jobs", jobs, "None, -1 or an integer >= 1")
         self._require("verbose", is_integer(self.verbose, 0), "an integer >= 0")
         self._check_random_state()
         resolve_device(self.device)

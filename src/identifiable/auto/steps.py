@@ -9,29 +9,25 @@ rows, and from some number on the halves disagree.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
-from identifiable.agreement.refits import Fitted, Refits
 from identifiable.agreement.stability import THRESHOLDS
-from identifiable.arrays import Array, FloatArray, Rows
+from identifiable.arrays import FloatArray
+from identifiable.auto.confirm import Confirmation, compare, confirm
 from identifiable.auto.families import FAMILIES, Family, ProjectedModel, principal_components
+from identifiable.auto.task import MOST_ROWS, SearchOptions, Task, Trial
+from identifiable.auto.together import at_once
 from identifiable.auto.verdict import LATE, RULES, Candidate, Verdict, choose, is_exact, judge_latents
 from identifiable.errors import DataError, FitFailedError, OutOfTimeError, join_few
 from identifiable.estimators.gmm_flow import MOST_COMPONENTS
 from identifiable.training import seconds_left, time_limit
 
 NUMBERS = (2, 3, 4, 5, 6, 8, 10)  # of latents that are looked for in halves of the rows
-HELD_OUT = 0.2  # of the rows, at most 1000
-MOST_ROWS = 20_000  # that a fit is given
-REFIT_SHARE = 0.8  # of its rows: what a trained model is given from another seed
-LINEAR_REFITS = 7  # of a selected linear model, from other seeds
-SPLITS = 3  # into halves: for each number of latents, if rows are few, and for a selected linear model
+SPLITS = 3  # into halves: for each number of latents, if rows are few
 FEW_ROWS = 10_000  # up to which it takes little time to split them so often
 COUNTING_SHARE = 0.2  # of the time, for the number of latents
 CONFIRMATIONS = 3  # fits of a selected trained model, after all were tried
@@ -39,63 +35,6 @@ LONGEST = 1.5  # turns that a fit may take after all
 SAMPLED = (0.01, 0.03)  # of the steps, to predict how long all of them would take
 CAUTION = 0.7  # of a turn: the first steps are not the slowest
 LEAST_STEPS = 0.2  # of the steps: a fit with fewer is uninformative
-
-
-@dataclass(frozen=True)
-class SearchOptions:
-    """What to search for: the number of latents (None: count them), a family or "auto", and how to train."""
-
-    n: int | None
-    model: str
-    n_restarts: int | None
-    device: str
-    verbose: int
-    seed: int
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """Rows (N, r) of full rank with the auxiliary variable, their split, and the options of the search."""
-
-    refits: Refits
-    train: Rows  # what models are fitted to
-    options: SearchOptions
-
-    @classmethod
-    def of(cls, Y: FloatArray, u: Any, options: SearchOptions) -> "Task":
-        """Hold out the same rows whatever the seed; more than 20,000 training rows are sampled."""
-        refits = Refits.of(Y, u, seed=0, fraction=HELD_OUT)
-        return cls(refits, np.random.default_rng(options.seed + 1).permutation(refits.train)[:MOST_ROWS], options)
-
-    def model(self, family: Family, n: int, options: Mapping[str, Any] | None = None) -> ProjectedModel:
-        """Return an unfitted model of a family."""
-        restarts = {} if self.options.n_restarts is None else {"n_restarts": self.options.n_restarts}
-        return ProjectedModel(family, n, {"device": self.options.device, **restarts, **(options or {})})
-
-    def gains(self, fitted: Fitted, train: Rows) -> Array:
-        """Return the gain over a Gaussian of each held-out row by a model fitted to some rows."""
-        return fitted.model.gains(self.refits.take(train), self.refits.take(self.refits.held))
-
-    def agreement(self, one: Fitted, others: Sequence[Fitted]) -> Array:
-        """Return mean |correlations| (n,) of latents with their matches in other fits; NaN without one."""
-        found = [np.abs(self.refits.match(one, other).correlations) for other in others]
-        return np.mean(found, axis=0) if found else np.full(one.latents.shape[1], np.nan)
-
-    def say(self, words: str) -> None:
-        """Print what is being done and the time left."""
-        if self.options.verbose:
-            time_left = f" ({seconds_left():.0f} s left)" if seconds_left() < np.inf else ""
-            Console(stderr=True).print(f"{words}{time_left}", highlight=False, markup=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Trial:
-    """A family that was tried: the candidate, its unfitted model, its fit if it counts, and its gain per row."""
-
-    candidate: Candidate
-    model: ProjectedModel
-    fitted: Fitted | None
-    gains: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,37 +48,69 @@ class SearchResult:
     expected_mcc: float
 
 
-def search(Y: FloatArray, u: Any, options: SearchOptions) -> SearchResult:
-    """Count latents, try families, choose one, confirm it and judge its latents, within the time limit around it."""
+def answers(Y: FloatArray, u: Any, options: SearchOptions, *, early: bool) -> Iterator[SearchResult]:
+    """Yield the model selected from all families; with `early`, before it that of the linear ones, if others follow.
+
+    Count latents, try families, choose one, confirm it and judge its latents, within the time limit around each.
+    """
     task = Task.of(Y, u, options)
     families = _families(task)
     n, of_number = count_latents(task, [f for f in families if f.linear])
-    trials, inactive, of_trials = try_families(task, families, n)
-    gains = {name: trial.gains for name, trial in trials.items() if trial.fitted is not None}
-    candidates = [trial.candidate for trial in trials.values()]
-    selection = choose(candidates, gains, inactive=inactive, n=n, seed=options.seed + 3)
-    chosen = trials[selection.name]
-    fitted, seeds, halves, of_refits = confirm(task, chosen)
-    alternatives, of_alternatives = compare(task, fitted, trials, selection.alternatives)
-    verdict = judge_latents(seeds, halves, alternatives, identifiable=selection.identifiable)
-    sampled, held = len(task.train) == MOST_ROWS, len(task.refits.held)
-    of_rows = f"{MOST_ROWS} rows, sampled at random, were used to fit models, and {held} to compare them."
-    of_u = _values_of_u(fitted.model, n) if selection.identifiable else ""
-    reasons = (
-        of_rows if sampled else "",
-        of_number,
-        of_trials,
-        *selection.reasons,
-        of_u,
-        of_refits,
-        of_alternatives,
-        verdict.reason,
-    )
-    expected, restarts = float(seeds.mean()), fitted.model.model_.stability_.score
-    if not (chosen.candidate.linear or np.isnan(restarts)):
-        expected = (expected + restarts) / 2
-    selected_first = tuple(sorted(candidates, key=lambda c: c.name != selection.name))
-    return SearchResult(fitted.model, selected_first, tuple(filter(None, reasons)), verdict, expected)
+    search = Search(task, n, of_number, try_linear(task, [f for f in families if f.linear], n))
+    trained, why = _trained(task, [f for f in families if not f.linear], n, search.inactive)
+    if early and trained and any(trial.fitted is not None for trial in search.trials.values()):
+        names = join_few([family.name for family in trained])
+        yield search.answer(f"First answer, from linear models only. Not tried yet: {names}.")
+    search.trials.update(try_trained(task, trained, n, search.trials))
+    yield search.answer(why)
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A table, its number of latents, why, and what was tried and confirmed so far."""
+
+    task: Task
+    n: int
+    of_number: str
+    trials: dict[str, Trial]
+    confirmed: dict[str, Confirmation] = field(default_factory=dict)
+
+    @property
+    def inactive(self) -> int:
+        """How many latents `SparseUnmixing` found exactly inactive in many rows."""
+        return int(getattr(_fitted(self.trials, "SparseUnmixing"), "n_found_", 0))
+
+    def answer(self, of_trials: str) -> SearchResult:
+        """Choose one of the models that were tried, confirm it, and judge its latents."""
+        task, trials, seed = self.task, self.trials, self.task.options.seed
+        gains = {name: trial.gains for name, trial in trials.items() if trial.fitted is not None}
+        candidates = [trial.candidate for trial in trials.values()]
+        selection = choose(candidates, gains, inactive=self.inactive, n=self.n, seed=seed + 3)
+        chosen = trials[selection.name]
+        if selection.name not in self.confirmed:
+            self.confirmed[selection.name] = confirm(task, chosen)
+        confirmed = self.confirmed[selection.name]
+        fitted = confirmed.fitted
+        alternatives, of_alternatives = compare(task, fitted, trials, selection.alternatives)
+        verdict = judge_latents(confirmed.seeds, confirmed.halves, alternatives, identifiable=selection.identifiable)
+        sampled, held = len(task.train) == MOST_ROWS, len(task.refits.held)
+        of_rows = f"{MOST_ROWS} rows, sampled at random, were used to fit models, and {held} to compare them."
+        of_u = _values_of_u(fitted.model, self.n) if selection.identifiable else ""
+        reasons = (
+            of_rows if sampled else "",
+            self.of_number,
+            of_trials,
+            *selection.reasons,
+            of_u,
+            confirmed.error,
+            of_alternatives,
+            verdict.reason,
+        )
+        expected, restarts = float(confirmed.seeds.mean()), fitted.model.model_.stability_.score
+        if not (chosen.candidate.linear or np.isnan(restarts)):
+            expected = (expected + restarts) / 2
+        selected_first = tuple(sorted(candidates, key=lambda c: c.name != selection.name))
+        return SearchResult(fitted.model, selected_first, tuple(filter(None, reasons)), verdict, expected)
 
 
 # -- the number of latents ----------------------------------------------------------
@@ -224,19 +195,41 @@ def _agreement_of_halves(task: Task, family: Family, n: int) -> tuple[float, flo
 # -- the model ----------------------------------------------------------------------
 
 
-def try_families(task: Task, families: Sequence[Family], n: int) -> tuple[dict[str, Trial], int, str]:
-    """Fit each family that makes sense; return trials by name, how many latents are exactly inactive, and a reason."""
-    trials = {family.name: try_family(task, family, n) for family in families if family.linear}
-    fits = {name: trial.fitted.model.model_ for name, trial in trials.items() if trial.fitted is not None}
-    inactive = int(fits["SparseUnmixing"].n_found_) if "SparseUnmixing" in fits else 0
-    if is_exact(inactive, n):
-        return trials, inactive, ""
+def _fitted(trials: Mapping[str, Trial], name: str) -> Any:
+    """Return the fitted estimator of a trial, or None."""
+    trial = trials.get(name)
+    return None if trial is None or trial.fitted is None else trial.fitted.model.model_
+
+
+def try_linear(task: Task, families: Sequence[Family], n: int) -> dict[str, Trial]:
+    """Fit each affine family; return trials by name."""
+    return {family.name: try_family(task, family, n) for family in families}
+
+
+def try_trained(task: Task, families: Sequence[Family], n: int, linear: Mapping[str, Trial]) -> dict[str, Trial]:
+    """Fit each trained family, several at the same time; return trials by name, in the order of the families."""
+    if not families:
+        return {}
+    mixture = getattr(_fitted(linear, "FactorialUnmixing"), "mixture_", None)
     options = {}
-    if "FactorialUnmixing" in fits:  # GMMFlow would search for the same number of components
-        options["GMMFlow"] = {"n_components": min(len(fits["FactorialUnmixing"].mixture_.weights), MOST_COMPONENTS)}
-    trained, why = _trained(task, [f for f in families if not f.linear], n)
-    turn = seconds_left() / (len(trained) + CONFIRMATIONS)  # seconds per fit
-    return trials | {f.name: try_family(task, f, n, turn, options.get(f.name)) for f in trained}, inactive, why
+    if mixture is not None:  # GMMFlow would search for the same number of components
+        options["GMMFlow"] = {"n_components": min(len(mixture.weights), MOST_COMPONENTS)}
+    jobs = at_once(task.options.n_jobs)
+    rounds = -(-len(families) // jobs) + -(-CONFIRMATIONS // jobs)
+    turn = seconds_left() / rounds  # seconds per fit
+    calls = [(task, family, n, turn, options.get(family.name)) for family in families]
+    words = f"training {join_few([family.name for family in families])}"
+    trials: dict[int, Trial] = {}
+    for number, trial in task.together(try_family, calls, words, task.options.n_jobs):
+        name = families[number].name
+        if not isinstance(trial, Trial):  # the time was over before it could start
+            family = families[number]
+            candidate = Candidate(name, family.says, family.linear, family.given_u, note=LATE)
+            trial = Trial(candidate, task.model(family, n), None, np.empty(0))
+        done = f"gain {trial.candidate.gain:+.2f} nats per row" if trial.fitted else trial.candidate.note
+        task.say(f"{name}: {done}, {trial.candidate.seconds:.0f} s")
+        trials[number] = trial
+    return {families[number].name: trials[number] for number in sorted(trials)}
 
 
 def try_family(
@@ -244,7 +237,8 @@ def try_family(
 ) -> Trial:
     """Fit a family in about one turn (in seconds); a trained one gets fewer steps if the turn is too short."""
     start = time.monotonic()
-    task.say(f"trying {family.name}: {family.says}")
+    if family.linear:
+        task.say(f"trying {family.name}: {family.says}")
     candidate = Candidate(family.name, family.says, family.linear, family.given_u)
     model, fitted, gains, note = task.model(family, n, options), None, np.empty(0), ""
     try:
@@ -313,9 +307,11 @@ def _families(task: Task) -> list[Family]:
     return [family]
 
 
-def _trained(task: Task, families: list[Family], n: int) -> tuple[list[Family], str]:
+def _trained(task: Task, families: list[Family], n: int, inactive: int) -> tuple[list[Family], str]:
     """Return the trained families that make sense, and why others do not."""
     Y = task.refits.X
+    if is_exact(inactive, n):
+        return [], ""
     if task.options.model != "auto":
         return families, ""
     if n == Y.shape[1]:
@@ -334,68 +330,4 @@ def _values_of_u(model: ProjectedModel, n: int) -> str:
     return (
         f"u has {values} different values. To identify all {n} latents, {2 * n + 1} are needed. Number of latents for "
         f"which {values} values suffice: {(values - 1) // 2}."
-    )
-
-
-# -- whether it is reproducible -----------------------------------------------------
-
-
-def confirm(task: Task, trial: Trial) -> tuple[Fitted, Array, Array, str]:
-    """Refit the selected model, from other seeds and to two halves of the rows.
-
-    A linear model is quick. It is refitted several times, and the fit that agrees best with the others is kept: two
-    runs that do so agree more than two single fits.
-
-    Returns
-    -------
-    The fit that is kept, its agreement (n,) with refits from other seeds and with fits to halves, and a sentence if not
-    all refits ended.
-    """
-    assert trial.fitted is not None
-    task.say(f"refitting {trial.candidate.name}: from other seeds, and to both halves of the rows")
-    rng, seeds, errors = np.random.default_rng(task.options.seed + 2), count(task.options.seed + 1), []
-    pool, linear, fitted = task.refits.train, trial.candidate.linear, trial.fitted
-
-    def refits(samples: Sequence[Rows], share: float = 1.0) -> list[Fitted]:
-        found: list[Fitted] = []
-        try:
-            with time_limit(share * seconds_left()):
-                for rows in samples:
-                    found.append(task.refits.fit(trial.model, rows, next(seeds)))
-        except (OutOfTimeError, FitFailedError, DataError) as error:
-            errors.append(f"Not all refits that were to confirm it ended: {error}")
-        return found
-
-    if linear:
-        found = refits([rng.permutation(pool)[:MOST_ROWS] for _ in range(LINEAR_REFITS)], 0.5)
-        fitted, *others = _most_agreed_first(task, found) or [fitted]
-    else:
-        others = refits([rng.permutation(pool)[: int(REFIT_SHARE * len(task.train))]])
-    halves: list[Array] = []
-    for _ in range(SPLITS if linear else 1):
-        two = np.array_split(rng.permutation(task.train), 2)
-        agreement = np.min([task.agreement(fitted, refits([half])) for half in two], axis=0)
-        if halves and np.isnan(agreement).any():
-            break  # out of time
-        halves.append(agreement)
-    return fitted, task.agreement(fitted, others), np.mean(halves, axis=0), "".join(errors[:1])
-
-
-def _most_agreed_first(task: Task, fits: Sequence[Fitted]) -> list[Fitted]:
-    agreement = [sum(task.refits.match(one, other).score for other in fits) for one in fits]
-    return [fits[k] for k in np.argsort(agreement, kind="stable")[::-1]]
-
-
-def compare(
-    task: Task, fitted: Fitted, trials: Mapping[str, Trial], alternatives: Mapping[str, float]
-) -> tuple[Array, str]:
-    """Return the agreement (n,) with alternative models, weighted by their chances, and a sentence on them."""
-    chances, agreement = np.array(list(alternatives.values())), task.agreement(fitted, [])
-    if not alternatives:
-        return agreement, ""
-    others = [trials[name].fitted for name in alternatives]
-    agreement = chances @ np.array([task.agreement(fitted, [one]) for one in others if one is not None]) / chances.sum()
-    return agreement, (
-        f"Alternative models: {join_few(list(alternatives))}, selected on {100 * chances.sum():.0f} % of resampled "
-        f"held-out rows. Their latents correlate with these by {agreement.mean():.2f} on average."
     )
