@@ -1,7 +1,7 @@
 """Flows of affine maps and elementwise functions: the start, the layers with a hand-written gradient, the inverse."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ class LayeredFlow(nn.Module):
     rng : source of the start.
     """
 
+    logs_at_once: ClassVar[int] = 1  # layers whose slopes are multiplied before the logarithm; no product may overflow
     bias: Tensor
 
     def __init__(
@@ -102,12 +103,15 @@ class _Layers(torch.autograd.Function):
         ctx: Any, flow: type[LayeredFlow], keep: bool, h: Tensor, A: Tensor, b: Tensor, *c: Tensor
     ) -> tuple[Tensor, Tensor]:
         maps, shifts, kept = A.mT.contiguous().unbind(1), b[..., None].unbind(1), [A, *c, h]
-        log_slopes = torch.zeros_like(h)
+        log_slopes, slopes = torch.zeros_like(h), torch.ones_like(h)
         h = torch.baddbmm(shifts[0], maps[0], h)
-        for map_l, shift, *c_l in zip(maps[1:], shifts[1:], *_by_layer(c), strict=True):
+        for layer, c_l in enumerate(zip(*_by_layer(c), strict=True), 1):
             y, slope, *other = flow.activate(h, *c_l)
-            log_slopes.add_(slope.log())
-            h = torch.baddbmm(shift, map_l, y)
+            slopes.mul_(slope)
+            if layer % flow.logs_at_once == 0 or layer == len(c[0][0]):
+                log_slopes.add_(slopes.log())
+                slopes.fill_(1.0)
+            h = torch.baddbmm(shifts[layer], maps[layer], y)
             if keep:
                 kept += [y, slope, *other]
         ctx.flow, ctx.n_coefficients = flow, len(c)

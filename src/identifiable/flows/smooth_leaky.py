@@ -46,6 +46,7 @@ class SmoothLeakyFlow(LayeredFlow):
     True
     """
 
+    logs_at_once = 6  # 6 * 12 < log of the largest float32
     beta: Tensor
 
     def __init__(

@@ -39,6 +39,8 @@ class SoftplusFlow(LayeredFlow):
     True
     """
 
+    logs_at_once = 10  # 10 * 8 < log of the largest float32
+
     def __init__(
         self, members: int, n: int, depth: int, *, start: Tensor | None = None, rng: torch.Generator | None = None
     ) -> None:
