@@ -59,7 +59,7 @@ def test_a_nonlinear_mixture_is_unmixed_better_than_by_a_linear_map():
     sample = make_tcl(4000, n=2, segments=10, layers=3, random_state=0)
     new = sample.source.sample(3000, random_state=1)
     linear = FactorialUnmixing(n_components=12, n_restarts=1, random_state=0).fit(sample.x)
-    steps = {"full_covariance_steps": 400, "max_steps": 400, "batch_size": 256}
+    steps = {"full_covariance_steps": 400, "max_steps": 400, "batch_size": 1024}
     model = GMMFlow(n_components=12, n_restarts=2, depth=8, random_state=0, verbose=0, **steps).fit(sample.x)
     assert mcc(new.z, model.transform(new.x)) > mcc(new.z, linear.transform(new.x)) + 0.03
     assert model.score(new.x) > linear.score(new.x) + 0.1

@@ -222,7 +222,7 @@ def test_init_autoencoder_fits_the_mixture_to_the_latents(x):
 def test_init_flow_starts_at_the_maps_and_the_mixture_of_the_flow(x):
     model = VaDE(2, 4, **QUICK | {"pretrain_steps": 10, "learning_rate": 1e-6, "init": "flow"})
     module, data = initialised(model, x)
-    steps = {"full_covariance_steps": 10, "max_steps": 5}
+    steps = {"full_covariance_steps": 10, "max_steps": 6}
     flow = GMMFlow(2, n_restarts=2, random_state=data.seed, verbose=0, n_components=4, **steps).fit(data.X_train)
     rows = torch.as_tensor(model._inputs(x), dtype=torch.float32).expand(2, -1, -1)
     with torch.no_grad():
@@ -264,7 +264,7 @@ def test_a_failed_flow_is_replaced_by_the_best_one(x, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({}, ("flow", 1.0, 3e-5, 4000)),
+        ({}, ("flow", 1.0, 3e-5, 3000)),
         ({"first_beta": 0.5, "learning_rate": 0.1, "pretrain_steps": 7}, ("flow", 0.5, 0.1, 7)),
         ({"init": "random"}, ("random", 1.0, 2e-3, 3000)),
         ({"likelihood": "bernoulli"}, ("autoencoder", 0.1, 2e-3, 3000)),

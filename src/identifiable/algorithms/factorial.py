@@ -151,21 +151,20 @@ def _halved(z: Array, r: Array) -> _Halves:
     mean = r @ z / r.sum()
     z = z - mean
     v = r @ z**2 / r.sum()
-    starts = np.concatenate([z > 0, z**2 > v], axis=1).T.astype(np.float64)  # (2 n, N)
-    floor, ended = 1e-3 * v, []
-    squares = z**2
-    for share in starts:
-        for _ in range(HALVING_STEPS):
-            q = np.stack([share, 1 - share]) * r  # (2, N)
-            rows = np.maximum(q.sum(1), 1e-3)
-            w, m = rows / rows.sum(), q @ z / rows[:, None]
-            s = np.maximum(q @ squares / rows[:, None] - m**2, floor)
-            constant = np.log(w) - 0.5 * (m**2 / s + np.log(s / v)).sum(1)
-            joint = z @ (m / s).T - 0.5 * squares @ (1 / s - 1 / v).T + constant  # relative to one Gaussian
-            total = np.logaddexp(joint[:, 0], joint[:, 1])
-            share = np.exp(joint[:, 0] - total)
-        ended.append(_Halves(float(r @ total / r.sum()), w, m + mean, s))
-    return max(ended, key=lambda halves: halves.gain)
+    share = np.concatenate([z > 0, z**2 > v], axis=1).T.astype(np.float64)  # (2 n, N): all starts at once
+    floor, squares = 1e-3 * v, z**2
+    for _ in range(HALVING_STEPS):
+        q = np.stack([share, 1 - share], 1) * r  # (2 n, 2, N)
+        rows = np.maximum(q.sum(2), 1e-3)
+        w, m = rows / rows.sum(1, keepdims=True), q @ z / rows[..., None]
+        s = np.maximum(q @ squares / rows[..., None] - m**2, floor)
+        constant = np.log(w) - 0.5 * (m**2 / s + np.log(s / v)).sum(2)
+        joint = (m / s) @ z.T - 0.5 * (1 / s - 1 / v) @ squares.T + constant[..., None]  # relative to one Gaussian
+        one, other = joint.swapaxes(0, 1)
+        share = 1 / (1 + np.exp(np.minimum(other - one, 700.0)))
+    gains = np.logaddexp(one, other) @ r / r.sum()
+    best = int(gains.argmax())
+    return _Halves(float(gains[best]), w[best], m[best] + mean, s[best])
 
 
 def _join(model: FactorialMixture, y: Array, most: int) -> Iterator[FactorialMixture]:

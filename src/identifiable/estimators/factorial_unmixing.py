@@ -114,7 +114,7 @@ class FactorialUnmixing(AffineModel):
         for r, half in enumerate(self._halves(train, np.random.default_rng(seed))):
             enough = self.n_restarts > 1 and len(half) > ROWS_PER_COMPONENT * len(first.weights)
             rows = white[half] if enough else white[train]
-            start = first if r == 0 else self._unmixed(em_mixture(rows, len(first.weights), seed + r), noise)
+            start = first if r == 0 else unmixed(em_mixture(rows, len(first.weights), seed + r), noise)
             found.append(start.improved(rows, max_iter=self.max_iter, tol=self.tol).model)
         self._compare_restarts(np.stack([white[held] @ one.W.T for one in found]))
         # The held-out rows have compared the restarts; the model that is kept, and its centre, use all rows.
@@ -163,26 +163,11 @@ class FactorialUnmixing(AffineModel):
     # -- the fit --------------------------------------------------------------------
 
     def _first(self, white: Array, noise: Array, seed: int) -> FactorialMixture:
-        """Fit a mixture to white rows (N, n), with the given number of components or the one that minimises BIC.
-
-        BIC is minimised twice: over free covariances, then over covariances that are diagonal in one basis.
-        """
+        """Fit a mixture to white rows (N, n), with the given number of components or the one that minimises BIC."""
         if self.n_components is not None:
-            return self._unmixed(em_mixture(white, self.n_components, seed), noise)
+            return unmixed(em_mixture(white, self.n_components, seed), noise)
         some = white[np.random.default_rng(seed).permutation(len(white))[:CHOICE_ROWS]]
-        most = max(1, min(self.max_components, len(white) // (ROWS_PER_COMPONENT * (white.shape[1] + 1))))
-        best, lowest, since = em_mixture(some, 1, seed), np.inf, 0
-        for J in SIZES[: int(np.searchsorted(SIZES, most, side="right"))]:
-            tried = em_mixture(some, J, seed)
-            bic = free_bic(tried, some)
-            best, lowest, since = (tried, bic, 0) if bic < lowest else (best, lowest, since + 1)
-            if since == 2:
-                break
-        start = self._unmixed(best, noise).improved(some, max_iter=self.max_iter, tol=self.tol).model
-        return start.resized(some, most=most, max_iter=30, tol=10 * self.tol)
-
-    def _unmixed(self, start: Mixture, noise: Array) -> FactorialMixture:
-        return FactorialMixture.of(start, diagonal_basis(start, noise=noise if noise.any() else None).W)
+        return sized_mixture(some, noise, seed, most=self.max_components, max_iter=self.max_iter, tol=self.tol)
 
     def _noise(self, coordinates: Coordinates) -> Array:
         """Return the covariance (n, n) of the noise in white rows."""
@@ -238,3 +223,28 @@ class FactorialUnmixing(AffineModel):
         valid = self.noise is None or self.noise == 0 or is_real(self.noise, 0)
         self._require("noise", valid, "None or a real number >= 0")
         self._require_positive("tol")
+
+
+def sized_mixture(
+    white: Array, noise: Array, seed: int, *, most: int, max_iter: int = 200, tol: float = 1e-5
+) -> FactorialMixture:
+    """Fit a mixture with at most this many components to white rows (N, n), with the number that minimises BIC.
+
+    BIC is minimised twice: over free covariances, then over covariances that are diagonal in one basis. Few rows allow
+    fewer components. The noise (n, n) is that of `diagonal_basis`.
+    """
+    most = max(1, min(most, len(white) // (ROWS_PER_COMPONENT * (white.shape[1] + 1))))
+    best, lowest, since = em_mixture(white, 1, seed), np.inf, 0
+    for J in SIZES[: int(np.searchsorted(SIZES, most, side="right"))]:
+        tried = em_mixture(white, J, seed)
+        bic = free_bic(tried, white)
+        best, lowest, since = (tried, bic, 0) if bic < lowest else (best, lowest, since + 1)
+        if since == 2:
+            break
+    start = unmixed(best, noise).improved(white, max_iter=max_iter, tol=tol).model
+    return start.resized(white, most=most, max_iter=30, tol=10 * tol)
+
+
+def unmixed(start: Mixture, noise: Array) -> FactorialMixture:
+    """Return a mixture in the basis in which its covariances are diagonal, by the closed form."""
+    return FactorialMixture.of(start, diagonal_basis(start, noise=noise if noise.any() else None).W)

@@ -53,7 +53,7 @@ STARTS = "auto", "flow", "autoencoder", "linear", "random"
 MOST_FLOWN = 20  # latents up to which "auto" starts at a flow
 FULL = 10  # latents up to which "auto" gives the posterior a full covariance
 MIXTURE_ROWS, EM_STEPS, EM_TRIES = 20_000, 60, 5  # rows that a mixture starts from, steps of EM and how often
-FLOW_STEPS = 4000
+FLOW_STEPS = 3000
 RATE, RATE_AFTER_FLOW = 2e-3, 3e-5  # after a flow the noise is small, and steps must be small too
 LEAST_NOISE = 3e-3  # at which training starts after a flow
 FIRST_BETA = 0.1
@@ -174,6 +174,11 @@ class MixtureVAE(VariationalAutoencoder):
         return RATE_AFTER_FLOW if self._init == "flow" else RATE
 
     @property
+    def _patience(self) -> int | None:
+        """After a flow, which the bound improves little or not at all, a third of `patience`."""
+        return -(-self.patience // 3) if self.patience and self._init == "flow" else self.patience
+
+    @property
     def _pretrain_steps(self) -> int:
         if self.pretrain_steps is not None:
             return self.pretrain_steps
@@ -206,7 +211,7 @@ class MixtureVAE(VariationalAutoencoder):
             verbose=self.verbose,
             n_components=self.n_components_[0],
             full_covariance_steps=self._pretrain_steps,
-            max_steps=max(1, self._pretrain_steps // 2),
+            max_steps=max(1, 2 * self._pretrain_steps // 3),
         )
         vary = np.ptp(data.X_train, axis=0) > 0
         with warnings.catch_warnings():

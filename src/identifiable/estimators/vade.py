@@ -39,11 +39,12 @@ class VaDE(MixtureVAE):
         "linear" does the same while the latents are pulled to the principal components, which gives all restarts the
         same start. "auto" uses "flow" for Gaussian columns and at most 20 latents without a `net`, else "autoencoder".
     pretrain_steps : int or None, default=None. Steps before those with the bound. A flow takes them for full
-        covariances, half as many for diagonal ones, and an eighth as many to learn the covariance of q. None uses 4000
-        for a flow, else `max_steps`.
+        covariances, two thirds as many for diagonal ones, and an eighth as many to learn the covariance of q. None uses
+        3000 for a flow, else `max_steps`.
     posterior : {"auto", "full", "diagonal"}, default="auto". Covariance of q; "auto" uses "full" up to 10 latents.
     likelihood, binarise, hidden, activation, net : see :class:`Columns`.
-    max_steps, batch_size, patience, checkpoint : see :class:`Columns`.
+    max_steps, batch_size, checkpoint : see :class:`Columns`.
+    patience : see :class:`Columns`. After a flow, which the bound improves little, a third of it.
     learning_rate : float or None, default=None. None uses 3e-5 after a flow, else 0.002.
 
     Attributes

@@ -62,7 +62,7 @@ class VariationalAutoencoder(Columns):
             self.batch_size,
             self._rate,
             clip=1.0,
-            patience=self.patience,
+            patience=self._patience,
             criterion_from=self._criterion_from,
             anneal={"beta": Anneal(self._first_beta, 1.0, until=HALF)},
         )
@@ -122,6 +122,11 @@ class VariationalAutoencoder(Columns):
     def _steps(self) -> int:
         """Training steps with the bound."""
         return self.max_steps
+
+    @property
+    def _patience(self) -> int | None:
+        """Records without a better bound after which training stops."""
+        return self.patience
 
     @property
     def _first_beta(self) -> float:
