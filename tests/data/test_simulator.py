@@ -28,7 +28,7 @@ def test_random_state_fixes_the_sample(make):
     assert not np.array_equal(a.source.sample(50, random_state=9).x, a.x)
     assert isinstance(a, Sample)
     assert len(a) == 50
-    assert a.x.dtype == np.float64
+    assert a.x.dtype == (np.float32 if make is make_balls else np.float64)
 
 
 @every_maker

@@ -1,5 +1,7 @@
 """Rendered images whose latents are known."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -21,6 +23,12 @@ COLOURS = np.array(
         [0.09, 0.75, 0.81],
     ]
 )
+# of the images of Ahuja et al. (2022), on which those of Xu et al. (2026) are based
+PUBLISHED_COLOURS = (
+    np.array([[2, 156, 154], [222, 100, 100], [149, 59, 123], [74, 114, 179], [27, 159, 119], [218, 95, 2]]) / 255
+)
+PALETTES = {"distinct": COLOURS, "published": PUBLISHED_COLOURS, "one": COLOURS[[1] * 6]}
+CELLS, CONTRAST = 8, 0.4  # of a textured background: random shades on a grid, interpolated
 
 
 class BallPositions(Buffers):
@@ -48,31 +56,53 @@ class BallPositions(Buffers):
 
 
 class BallRenderer(Buffers):
-    """Positions (N, 2 balls) to pixels (N, 64 * 64 * 3): coloured discs on white, later balls in front."""
+    """Positions (N, 2 balls) to pixels (N, 64 * 64 * 3) in float32: coloured discs, later balls in front.
 
-    def __init__(self, balls: int) -> None:
+    Parameters
+    ----------
+    colours : (balls, 3) in [0, 1].
+    radii : (balls,) in units of the side of the frame.
+    ground : (64 * 64, 3), the background.
+    integer : whether a ball is centred on the corner of a pixel, as in the published images.
+    """
+
+    def __init__(self, colours: Array, radii: Array, ground: Array, *, integer: bool = False) -> None:
         centres = (np.arange(SIDE) + 0.5) / SIDE
-        # (balls, 3) and (2, 64, 64)
-        super().__init__(colours=COLOURS[:balls], grid=np.stack(np.meshgrid(centres, centres)))
+        arrays = {"colours": colours, "radii": radii, "ground": ground, "centres": centres}
+        super().__init__(**{name: array.astype(np.float32) for name, array in arrays.items()})
+        self.integer = integer
 
     def forward(self, z: Tensor) -> Tensor:
         """Render, with an edge one pixel wide so that a small movement is visible."""
-        picture = torch.ones((len(z), SIDE, SIDE, 3), dtype=z.dtype, device=z.device)
-        for i, colour in enumerate(self.colours):
-            centre = z[:, 2 * i : 2 * i + 2, None, None]
-            distance = (self.grid - centre).square().sum(1).sqrt()
-            cover = ((RADIUS - distance) * SIDE + 0.5).clamp(0, 1)[..., None]
-            picture = picture * (1 - cover) + colour * cover
-        return picture.flatten(1)
+        places = (z * SIDE).floor() / SIDE if self.integer else z
+        x, y = places.to(self.centres.dtype).unflatten(1, (-1, 2)).unbind(2)  # (N, balls)
+        across, down = ((self.centres - p[..., None]).square() for p in (x, y))
+        distance = (down[..., None] + across[..., None, :]).sqrt_().flatten(2)  # (N, balls, pixels)
+        cover = ((self.radii[:, None] - distance).mul_(SIDE).add_(0.5)).clamp_(0, 1)
+        seen, shares = torch.ones_like(cover[:, 0]), torch.empty_like(cover)
+        for i in reversed(range(len(self.radii))):  # from the front
+            torch.mul(cover[:, i], seen, out=shares[:, i])
+            seen = seen - shares[:, i]
+        return torch.addcmul(shares.mT @ self.colours, seen[..., None], self.ground).flatten(1)
 
 
 def make_balls(
-    n_samples: int = 5000, *, balls: int = 2, rest: float = 0.1, separately: bool = False, random_state: int = 0
+    n_samples: int = 5000,
+    *,
+    balls: int = 2,
+    rest: float = 0.1,
+    separately: bool = False,
+    colours: str = "distinct",
+    radii: float | Sequence[float] = RADIUS,
+    textured: bool = False,
+    noise: float = 0.0,
+    integer: bool = False,
+    random_state: int = 0,
 ) -> Sample:
     """Sample images of coloured balls, each inactive in some rows (Xu et al. 2026, section 5.2).
 
-    64 x 64 RGB, radius .1, white ground. Mean positions are U(.3, .7)² at least .2 apart, covariance .01 I, coordinates
-    kept in [.05, .95] by rejection; each ball is exactly at its mean with probability `rest`.
+    64 x 64 RGB. Mean positions are U(.3, .7)² at least .2 apart, covariance .01 I, coordinates kept in [.05, .95] by
+    rejection; each ball is exactly at its mean with probability `rest`.
 
     Parameters
     ----------
@@ -80,11 +110,16 @@ def make_balls(
     balls : int, default=2. Number of balls, 1 to 6; more do not fit .2 apart.
     rest : float, default=0.1. Probability that a ball is inactive in a row.
     separately : bool, default=False. x and y of a ball are inactive independently (the paper's appendix D.11).
-    random_state : int, default=0. Fixes mean positions and rows.
+    colours : {"distinct", "published", "one"}, default="distinct". "published" are the colours of Ahuja et al. (2022).
+    radii : float or one per ball, default=0.1. In units of the side of the frame.
+    textured : bool, default=False. A background of random soft patches instead of white.
+    noise : float, default=0. Standard deviation of Gaussian noise of every pixel; values may then leave [0, 1].
+    integer : bool, default=False. Balls are drawn at whole pixels, as in the published images.
+    random_state : int, default=0. Fixes mean positions, background and rows.
 
     Returns
     -------
-    Sample with x (N, 12288) in [0, 1], z (N, 2 balls) positions, component the pattern of inactivity, and image_shape.
+    Sample with x (N, 12288) in float32, z (N, 2 balls) positions, component the pattern of inactivity, and image_shape.
 
     Examples
     --------
@@ -93,6 +128,11 @@ def make_balls(
     """
     if not 1 <= balls <= 6:
         raise ValueError(f"balls must be between 1 and 6: more do not fit at the distance. Got {balls}.")
+    if colours not in PALETTES:
+        raise ValueError(f"colours must be one of {sorted(PALETTES)}. Got {colours!r}.")
+    sizes = np.broadcast_to(np.asarray(radii, dtype=np.float64), balls) if np.ndim(radii) == 0 else np.asarray(radii)
+    if sizes.shape != (balls,) or not ((sizes > 0) & (sizes < 0.5)).all():
+        raise ValueError(f"radii must be a number between 0 and 0.5, or one for each of {balls} balls. Got {radii!r}.")
     rng = np.random.default_rng(random_state)
     means = np.empty((0, 2))
     while len(means) < balls:
@@ -100,5 +140,14 @@ def make_balls(
         far = np.flatnonzero((np.linalg.norm(candidates[:, None] - means, axis=-1) >= 0.2).all(axis=1))
         means = np.vstack([means, candidates[far[:1]]]) if len(far) else np.empty((0, 2))
     positions = BallPositions(means, rest, separately=separately)
-    simulator = Simulator(positions, BallRenderer(balls), seed=random_state, image_shape=(SIDE, SIDE, 3))
+    ground = _texture(rng) if textured else np.ones((SIDE * SIDE, 3))
+    renderer = BallRenderer(PALETTES[colours][:balls], sizes, ground, integer=integer)
+    simulator = Simulator(positions, renderer, noise, seed=random_state, image_shape=(SIDE, SIDE, 3))
     return simulator.sample(n_samples, random_state)
+
+
+def _texture(rng: np.random.Generator) -> Array:
+    """Return a background (pixels, 3) of random shades on a coarse grid, interpolated."""
+    shades = torch.as_tensor(rng.uniform(1 - CONTRAST, 1, size=(1, 3, CELLS, CELLS)))
+    soft = torch.nn.functional.interpolate(shades, size=(SIDE, SIDE), mode="bicubic", align_corners=False)
+    return soft.clamp(0, 1)[0].permute(1, 2, 0).reshape(-1, 3).numpy()

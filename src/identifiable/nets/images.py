@@ -47,7 +47,7 @@ class _Filters(nn.Module):
     ----------
     members, inputs, outputs : R and the channels of each member.
     size : (height, width) of a filter, or one number for both.
-    stride, padding : as in torch.
+    stride, padding, dilation : as in torch.
     rng : source of the start.
     """
 
@@ -62,10 +62,11 @@ class _Filters(nn.Module):
         *,
         stride: int = 1,
         padding: int = 0,
+        dilation: int = 1,
         rng: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.stride, self.padding = stride, padding
+        self.stride, self.padding, self.dilation = stride, padding, dilation
         channels = (outputs, inputs) if self._output_axis == 1 else (inputs, outputs)
         height, width = (size, size) if isinstance(size, int) else size
         bound = 1 / math.sqrt(channels[1] * height * width)
@@ -88,7 +89,8 @@ class Conv(_Filters):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, R inputs, H, W) to (B, R outputs, H', W')."""
-        return F.conv2d(x, self._filters(), self.bias.flatten(), self.stride, self.padding, groups=len(self.weight))
+        R = len(self.weight)
+        return F.conv2d(x, self._filters(), self.bias.flatten(), self.stride, self.padding, self.dilation, groups=R)
 
 
 class NormalisedConv(Conv):
@@ -119,7 +121,9 @@ class ConvTranspose(_Filters):
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, R inputs, H, W) to (B, R outputs, H', W')."""
         groups = len(self.weight)
-        return F.conv_transpose2d(x, self._filters(), self.bias.flatten(), self.stride, self.padding, groups=groups)
+        return F.conv_transpose2d(
+            x, self._filters(), self.bias.flatten(), self.stride, self.padding, groups=groups, dilation=self.dilation
+        )
 
 
 class BatchNorm(nn.Module):

@@ -1,0 +1,132 @@
+r"""Keypoints: the positions of things in an image, and the image painted from them.
+
+Encoder: filters turn the image into K heat maps, and a keypoint is the mean position under its heat map,
+
+    p_k = Σ_pixels softmax(h_k) · pixel,        in units of the height and the width of the image.
+
+Decoder: K sprites with transparency α_k, a colour c_k and a depth d_k are shifted to the keypoints and painted over a
+background g, by their shares of a pixel,
+
+    x̂ = (Σ_k e^{d_k} a_k c_k + b g) / (Σ_k e^{d_k} a_k + b),        a_k = α_k shifted to p_k,   b = Π_k (1 - a_k).
+
+The decoder can only move sprites, so that the code is the position of what moves.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from identifiable.nets.images import Conv, Shape, to_maps, to_rows
+
+CHANNELS = 16  # of the filters
+PATCH = 13  # pixels per side of a sprite
+PEAK = 10.0  # multiplies the heat maps, so that they are narrow from the start
+# Adam moves every number by about the same amount, however large it has to become: the rates of sprites and of colours
+# are those of the filters, times these.
+SPRITE_UNIT, COLOUR_UNIT = 50 / 3, 10 / 3
+OPAQUE = 0.999
+
+
+class Keypoints(nn.Module):
+    """R keypoint autoencoders for images of one shape (h, w, c), with the member axis first.
+
+    Parameters
+    ----------
+    ground : (R, h, w, c) or (h, w, c), the background at the start; it is learnt.
+    slots : K, the number of keypoints of each member.
+    members : R.
+    rng : source of the start.
+
+    Examples
+    --------
+    >>> net = Keypoints(torch.ones(8, 8, 3), slots=4, members=2, rng=torch.Generator().manual_seed(0))
+    >>> x = torch.rand(2, 5, 192)
+    >>> net.encode(x).shape, net.decode(net.encode(x)).shape
+    (torch.Size([2, 5, 8]), torch.Size([2, 5, 192]))
+    """
+
+    down: Tensor
+    across: Tensor
+    offsets: Tensor
+
+    def __init__(self, ground: Tensor, slots: int, members: int, *, rng: torch.Generator | None = None) -> None:
+        super().__init__()
+        ground = ground.expand(members, *ground.shape[-3:])
+        self.shape: Shape = tuple(ground.shape[1:])
+        height, width, channels = self.shape
+        self.slots = slots
+
+        def conv(inputs: int, size: int, dilation: int = 1) -> tuple[nn.Module, nn.Module]:
+            padding = dilation * (size // 2)
+            layer = Conv(members, inputs, CHANNELS, size, padding=padding, dilation=dilation, rng=rng)
+            return layer, nn.ReLU()
+
+        self.colours = nn.Sequential(*conv(channels, 1))  # what a pixel is
+        self.shapes = nn.Sequential(*conv(channels, 1), *conv(CHANNELS, 3), *conv(CHANNELS, 3, 2), *conv(CHANNELS, 3, 4))
+        self.head = Conv(members, 2 * CHANNELS, slots, 1, rng=rng)
+        offsets = torch.arange(PATCH) - PATCH // 2.0
+        bump = 4 * torch.exp(-(offsets[:, None].square() + offsets.square()) / 8) - 3
+        self.alpha = nn.Parameter((bump / SPRITE_UNIT).repeat(members, slots, 1, 1))  # logits
+        self.paint = nn.Parameter(torch.rand((members, slots, channels), generator=rng) / COLOUR_UNIT)
+        self.depth = nn.Parameter(0.5 * torch.randn((members, slots), generator=rng) / COLOUR_UNIT)
+        self.ground = nn.Parameter(ground.clone() / COLOUR_UNIT)
+        self.register_buffer("down", ((torch.arange(height) + 0.5) / height).expand(members, -1).clone())
+        self.register_buffer("across", ((torch.arange(width) + 0.5) / width).expand(members, -1).clone())
+        self.register_buffer("offsets", offsets.expand(members, -1).clone())
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Map images (R, B, h w c) to keypoints (R, B, 2 K): x, y of the first, x, y of the second, and so on."""
+        members, batch, _ = x.shape
+        background = (COLOUR_UNIT * self.ground.detach()).flatten(1)[:, None]
+        maps = to_maps(x - background, self.shape)
+        seen = [to_members(part(maps), members) for part in (self.shapes, self.colours)]
+        heat = self.head(torch.cat(seen, 2).flatten(1, 2))
+        p = (PEAK * to_members(heat, members)).flatten(3).softmax(3).unflatten(3, self.shape[:2])  # (B, R, K, h, w)
+        x_mean = (p.sum(3) * self.across[:, None]).sum(3)
+        y_mean = (p.sum(4) * self.down[:, None]).sum(3)
+        return torch.stack([x_mean, y_mean], 3).flatten(2).transpose(0, 1)
+
+    def decode(self, p: Tensor, blur: Tensor | float = 1.0) -> Tensor:
+        """Map keypoints (R, B, 2 K) to images (R, B, h w c); sprites are shifted by interpolation of `blur` pixels."""
+        height, width, _ = self.shape
+        x, y = p.unflatten(2, (-1, 2)).unbind(3)
+        to_columns = self._shift(x, self.across, width, blur)  # (R, B, K, w, P)
+        to_rows_ = self._shift(y, self.down, height, blur)
+        alpha = (SPRITE_UNIT * self.alpha).sigmoid()[:, None]
+        a = (to_rows_ @ alpha @ to_columns.mT).flatten(3)  # (R, B, K, pixels)
+        front = a * (COLOUR_UNIT * self.depth).exp()[:, None, :, None]
+        behind = torch.log1p(-a.clamp(max=OPAQUE)).sum(2).exp()
+        total = front.sum(2) + behind
+        colours = torch.einsum("rbkp,rkc->rbpc", front, COLOUR_UNIT * self.paint)
+        ground = (COLOUR_UNIT * self.ground).flatten(1, 2)[:, None]
+        return ((colours + behind[..., None] * ground) / total[..., None]).flatten(2)
+
+    def _shift(self, p: Tensor, grid: Tensor, size: int, blur: Tensor | float) -> Tensor:
+        """Return the weights (R, B, K, size, P) with which pixels of a sprite are moved to pixels of the image."""
+        distance = ((grid[:, None, None] - p[..., None]) * size)[..., None] - self.offsets[:, None, None, None]
+        return (1 - distance.abs() / blur).clamp(min=0) / blur
+
+    @torch.no_grad()
+    def without(self, slot: int, p: Tensor) -> Tensor:
+        """Decode keypoints with one slot of every member invisible."""
+        before = self.alpha[:, slot].clone()
+        self.alpha[:, slot] = -20 / SPRITE_UNIT
+        decoded = self.decode(p)
+        self.alpha[:, slot] = before
+        return decoded
+
+    @torch.no_grad()
+    def only(self, slots: Tensor) -> "Keypoints":
+        """Return the nets with only these slots (R, K') of each member."""
+        members, count = slots.shape
+        kept = Keypoints(self.ground, count, members).to(self.ground.device)
+        state = self.state_dict()
+        rows = torch.arange(members, device=slots.device)[:, None]
+        for name in ("alpha", "paint", "depth", "head.weight", "head.bias"):
+            state[name] = state[name][rows, slots]
+        kept.load_state_dict(state)
+        return kept
+
+
+def to_members(maps: Tensor, members: int) -> Tensor:
+    """Split maps (B, R c, h, w) into (B, R, c, h, w)."""
+    return maps.unflatten(1, (members, -1))
