@@ -197,9 +197,10 @@ def _refine(y: Array, rows: Array, t: Array, W: Array, shift: Array, rng: np.ran
     back = np.linalg.inv(model.mixing.numpy())
     noise = common_spikes((some - model.origin.numpy()) @ back, np.sqrt(np.diag(back.T @ even @ back)), scale)[0]
     other = replace(model, noise_shape=torch.tensor(even), log_noise=float(np.log(max(noise, floor))))
-    model = max((model, em(search, other, 4)), key=lambda one: one.posterior(everything)[1])
-    model = em(everything, model, 6, inner=25)
-    gain = _gain(model, starts, held, search, SMALL_NOISE * scale)
+    other = settle(search, other, 4)[0]
+    evenly = other.posterior(everything)[1] > model.posterior(everything)[1]
+    model = em(everything, other if evenly else model, 6, inner=25)
+    gain = _gain(model, starts, held, search, (MOST_NOISE if evenly else SMALL_NOISE) * scale)
     if gain is None:  # spikes that are too wide to be seen in one column are seen in all together
         shapes = ((isotropic, max(most, floor)), (even, scale))
         found = [(common_spikes(some, np.sqrt(np.diag(shape)), limit), shape) for shape, limit in shapes]
@@ -207,6 +208,7 @@ def _refine(y: Array, rows: Array, t: Array, W: Array, shift: Array, rng: np.ran
         first = max(firsts, key=lambda one: one.posterior(search)[1])
         model = em(everything, settle(search, em(search, first, 4, dropped=1.0), 8)[0], 6, inner=25)
         gain = _gain(model, [*starts, first], held, search, MOST_NOISE * scale)
+        model = replace(model, log_noise=first.log_noise)  # EM fits a large noise too closely to the rows
     return _unchanged(rows, float(np.exp(first.log_noise))) if gain is None else _of_rows(model, t, W, shift, gain)
 
 
