@@ -176,7 +176,7 @@ def refine_under_noise(y: Array, rows: Array, *, seed: int = 0) -> Refined:
         return _unchanged(rows)
     try:
         return _refine(y, rows, t / size, W / size, rows[:, n] / size, np.random.default_rng(seed))
-    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # a covariance is singular: few or exact rows
+    except (np.linalg.LinAlgError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]  # few or exact rows
         return _unchanged(rows)
 
 
@@ -197,11 +197,11 @@ def _refine(y: Array, rows: Array, t: Array, W: Array, shift: Array, rng: np.ran
     back = np.linalg.inv(model.mixing.numpy())
     noise = common_spikes((some - model.origin.numpy()) @ back, np.sqrt(np.diag(back.T @ even @ back)), scale)[0]
     other = replace(model, noise_shape=torch.tensor(even), log_noise=float(np.log(max(noise, floor))))
-    other = settle(search, other, 4)[0]
+    other = settle(search, other, 2)[0]
     evenly = other.posterior(everything)[1] > model.posterior(everything)[1]
     model = em(everything, other if evenly else model, 6, inner=25)
     gain = _gain(model, starts, held, search, (MOST_NOISE if evenly else SMALL_NOISE) * scale)
-    if gain is None:  # spikes that are too wide to be seen in one column are seen in all together
+    if gain is None and noise > SMALL_NOISE * scale:  # spikes that are hardly seen in one column are seen in all
         shapes = ((isotropic, max(most, floor)), (even, scale))
         found = [(common_spikes(some, np.sqrt(np.diag(shape)), limit), shape) for shape, limit in shapes]
         firsts = [em(search, _first_model(*one, floor, rng), 4, dropped=0.5, mix=False) for one in found]
@@ -209,7 +209,7 @@ def _refine(y: Array, rows: Array, t: Array, W: Array, shift: Array, rng: np.ran
         model = em(everything, settle(search, em(search, first, 4, dropped=1.0), 8)[0], 6, inner=25)
         gain = _gain(model, [*starts, first], held, search, MOST_NOISE * scale)
         model = replace(model, log_noise=first.log_noise)  # EM fits a large noise too closely to the rows
-    return _unchanged(rows, float(np.exp(first.log_noise))) if gain is None else _of_rows(model, t, W, shift, gain)
+    return _unchanged(rows, float(np.exp(model.log_noise))) if gain is None else _of_rows(model, t, W, shift, gain)
 
 
 def _search(search: Rows, first: Model, covariance: Array) -> tuple[Model, list[Model]]:
