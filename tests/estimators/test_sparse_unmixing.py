@@ -28,7 +28,7 @@ def affine(rows=4000, seed=0, noise=0.0, columns=None, **options):
 def test_exact_recovery(k, rho, delta, seed):
     sample, x = affine(n=6, k=k, rho=rho, delta=delta, seed=seed)
     model = SparseUnmixing(random_state=seed).fit(x)
-    assert model.n_found_ == 6
+    assert model.n_found_ == model.established_.sum() == 6
     assert mcc(sample.z, model.transform(x)) > 0.9999999
 
 
@@ -141,6 +141,8 @@ def test_gaussian_data_have_no_inactive_latents():
     x = np.random.default_rng(0).normal(size=(3000, 4))
     with pytest.warns(RecoveryWarning, match="0 of 4"):
         model = SparseUnmixing(random_state=0).fit(x)
+    assert not model.established_.any()
+    assert model.blocks_ == ()
     assert model.certificate_.level == Level.NONE
     assert model.certificate_["inactive"].verdict == "fails"
 
@@ -164,6 +166,34 @@ def test_noise_is_tolerated(k, delta):
     assert mcc(sample.z, model.transform(x)) > best - 0.01
     assert model.noise_ == pytest.approx(0.05, rel=0.05)
     np.testing.assert_allclose(model.inverse_transform(model.transform(x)), x, atol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.2])
+def test_pairs_inactive_together_are_found_under_noise(noise):
+    """The pairs and the noise are found; but nothing is exactly inactive, and nothing is certified."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(6000, 6)) * (rng.random((6000, 3)) > 0.1).repeat(2, 1)
+    seen = z / z.std(0) + noise * rng.normal(size=z.shape)
+    x = seen @ rng.normal(size=(6, 6))
+    with pytest.warns(RecoveryWarning, match="0 of 6"):
+        model = SparseUnmixing(random_state=0).fit(x)
+    best = np.abs(np.corrcoef(z.T, model.transform(x).T)[:6, 6:]).argmax(0)
+    assert {tuple(best[list(block)] // 2) for block in model.blocks_} == {(0, 0), (1, 1), (2, 2)}
+    assert model.noise_ == pytest.approx(noise / np.hypot(1, noise), rel=0.15)
+    assert (model.n_found_, model.certificate_.level) == (0, Level.NONE)
+
+
+@pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
+def test_only_inactive_latents_are_established():
+    """Of six latents with 5 % noise, three are inactive in half of the rows; a Gaussian latent is among the others."""
+    rng = np.random.default_rng(0)
+    z = np.c_[rng.normal(size=(5000, 4)), rng.laplace(size=5000), rng.uniform(-1.7, 1.7, size=5000)]
+    z[:, :3] *= rng.random((5000, 3)) < 0.5
+    x = (z + 0.05 * rng.normal(size=z.shape)) @ rng.normal(size=(6, 6))
+    model = SparseUnmixing(random_state=0).fit(x)
+    best = np.abs(np.corrcoef(z.T, model.transform(x).T)[:6, 6:]).argmax(0)
+    assert sorted(best[model.established_]) == [0, 1, 2]
+    assert (model.n_found_, model.blocks_) == (0, ())
 
 
 def test_density_is_that_of_the_samples():

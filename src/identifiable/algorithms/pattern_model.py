@@ -85,6 +85,10 @@ class Model:
         total = shares.sum(1, keepdim=True)
         return shares.div_(total), float((top + total.log()).mean())
 
+    def log_density(self, rows: Rows) -> Tensor:
+        """Return the log-density (N,) of every row."""
+        return torch.logsumexp(rows.log_density(*self.components(self.patterns)) + self.weights.log(), 1)
+
     @property
     def n_active(self) -> float:
         """Return how many latents are active on average."""
@@ -175,8 +179,7 @@ def grow(rows: Rows, model: Model, most: int = 80) -> Model:
     code = 2.0 ** torch.arange(n, dtype=torch.float64)
     new = new[~torch.isin(new @ code, model.patterns @ code)]
     some = Rows(rows.t[:800])
-    present = torch.logsumexp(some.log_density(*model.components(model.patterns)) + model.weights.log(), 1)
-    gain = (some.log_density(*model.components(new)) - present[:, None]).exp().mean(0)
+    gain = (some.log_density(*model.components(new)) - model.log_density(some)[:, None]).exp().mean(0)
     best = torch.argsort(-gain)[:most]
     new = new[best[gain[best] > 1]]
     fresh = torch.full((len(new),), 0.05 / max(len(new), 1), dtype=torch.float64)

@@ -64,15 +64,20 @@ class SparseUnmixing(AffineModel):
     ----------
     components_, offset_ : (n, d) and (n,): z = W x - offset, of unit variance, zero while inactive.
     mixing_, origin_ : (d, n) and (d,): x = mixing z + origin, the inverse map. All latents are inactive at `origin_`.
-    n_found_ : number of latents whose hyperplane was verified, or that belong to a verified block. Fewer than n also
-        raise a `RecoveryWarning`.
-    noise_ : standard deviation of the noise, in units of a column's; 0 if every latent is exactly inactive.
+    n_found_ : number of latents whose hyperplane was verified, or that belong to a verified block: they are exactly
+        inactive. 0 under noise. Fewer than n also raise a `RecoveryWarning`.
+    established_ : (n,) bool, latents shown to be inactive in a share of the rows: exactly (the `n_found_` first), or,
+        under noise, because more rows are at zero than any log-concave density has there, at a family-wise error level
+        of 5 %. Gaussian, Laplace and uniform latents fail this test. It supports no `certificate_`.
+    noise_ : standard deviation of the noise, in units of a column's; 0 if every latent is exactly inactive. The noise
+        is isotropic in the principal coordinates, or has the same share of the variance in every direction.
     rest_scale_ : (n,) width of the spike at zero, in units of the latent's standard deviation.
     active_share_, active_mean_, active_scale_ : (n,) share of rows in which a latent is active, and its moments there.
     masks_ : `Masks`, the patterns of activity in the training data.
     mixture_ : `Mixture` of the latents, one component per pattern that has enough rows for its moments.
     certificate_ : `Certificate`: what is identified, given that the mixing is affine, and why.
-    blocks_ : groups of latents that are always active together, and so only jointly identified.
+    blocks_ : groups of two or more latents that are always active together, and so only jointly identified. Under
+        noise: almost always, with independent patterns rejected at a family-wise error level of 5 %.
     unused_ : latents beyond the rank of X.
     stability_, fit_status_ : agreement between restarts.
 
@@ -150,10 +155,11 @@ class SparseUnmixing(AffineModel):
         self._set_origin(kept.b)
         self._set_activity(kept, job.X)
         if self.n_found_ < job.coordinates.n:
+            noisy = f"; {self.established_.sum()} are up to noise of {kept.noise:.2g}" if kept.noise else ""
             warn_recovery(
                 f"SparseUnmixing: {self.n_found_} of {job.coordinates.n} latents are exactly inactive in a share of "
-                "the rows; the others are the best of several starts. The data are noisy or no affine mixture, or "
-                "max_rounds is too small."
+                f"the rows{noisy}. The others are the best of several starts. The data are noisy or no affine mixture, "
+                "or max_rounds is too small."
             )
 
     @property
@@ -226,6 +232,8 @@ class SparseUnmixing(AffineModel):
         self.masks_ = Masks(patterns, np.array([len(rows) for rows in members]) / len(X))
         self.mixture_, _ = pattern_mixture(z, patterns[:MOST_COMPONENTS], members[:MOST_COMPONENTS])
         self.blocks_ = found.blocks
+        exact = np.arange(z.shape[1]) < found.verified
+        self.established_ = exact if found.inactive is None else np.r_[found.inactive, exact[len(found.inactive) :]]
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,8 @@ class Unmixing:
     verified : the first so many coordinates are exactly zero in a share of the rows, or belong to a block.
     blocks : groups of coordinates that are zero in the same rows. Each spans its group; no single coordinate of a
         group is identified.
-    noise : standard deviation of the noise in each column of y; 0 where none was fitted.
+    noise : standard deviation of the noise in a column of y; 0 where none was fitted.
+    inactive : (n,) coordinates that are zero up to noise in a share of the rows; None where none was fitted.
     """
 
     W: Array
@@ -60,6 +61,7 @@ class Unmixing:
     verified: int
     blocks: tuple[tuple[int, ...], ...]
     noise: float = 0.0
+    inactive: NDArray[np.bool_] | None = None
 
     @property
     def rows(self) -> Array:

@@ -20,7 +20,7 @@ def unmix(y: Array, seed: int, *, noisy: bool = True, max_rounds: int = 8) -> Un
     ----------
     y : (N, n) uncorrelated columns, principal components of the data. At most `MOST_ROWS` of the rows are used.
     seed : fixes the result.
-    noisy : where no coordinate is exactly zero in a share of the rows, fit isotropic noise of y too (see `refine`).
+    noisy : where no coordinate is exactly zero in a share of the rows, fit noise of y too (see `refine`).
         False returns the best smooth start there.
     max_rounds : rounds of starts before the search gives up.
 
@@ -40,12 +40,13 @@ def unmix(y: Array, seed: int, *, noisy: bool = True, max_rounds: int = 8) -> Un
 
 @torch.inference_mode()
 def refine(found: Unmixing, y: Array, seed: int) -> Unmixing:
-    """Return the unmixing of rows y (N, n) with isotropic noise, started at `found`; unchanged if one is verified."""
+    """Return the unmixing of noisy rows y (N, n), started at `found`; unchanged if a coordinate of it is verified."""
     if found.verified:
         return found
     some = sample_rows(y, seed)
     fitted = refine_under_noise(some, found.rows, seed=seed)
-    return replace(found, W=fitted.rows[:, :-1], b=fitted.rows[:, -1], noise=fitted.noise).normalised(some)
+    found = replace(found, W=fitted.rows[:, :-1], b=fitted.rows[:, -1], noise=fitted.noise, blocks=fitted.blocks)
+    return replace(found, inactive=fitted.inactive).normalised(some)
 
 
 def sample_rows(y: Array, seed: int) -> Array:

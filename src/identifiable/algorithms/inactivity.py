@@ -1,0 +1,127 @@
+r"""What a fitted noisy model shows of inactivity: latents that are inactive together, and latents that are inactive.
+
+Under noise no latent is exactly inactive. A pattern model (`pattern_model.py`) has an estimate of all shares; two tests
+keep what is only fitted to chance out of them. `LEVEL` is the probability of one error or more among all latents.
+"""
+
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from identifiable.algorithms.joint_diagonalisation import blocks_of
+from identifiable.arrays import Array
+
+LEVEL = 0.05
+LEAST_SHARE = 0.04  # of the rows: as the smallest share that an exact hyperplane holds
+FAR = (1.0, 3.0, 9.0)  # half-width of the outer cells in the test for a spike, in standard deviations of the noise
+LEAST_ROWS = 5  # in a cell
+
+
+@dataclass(frozen=True)
+class Readout:
+    """Latents z (N, n) read from noisy rows, and the Gaussian mixture that models them.
+
+    patterns, weights : (J, n) and (J,), which latents are active in a component, and its share of the rows.
+    means, covariances : (J, n) and (J, n, n) of z in each component, with the noise.
+    """
+
+    z: Array
+    patterns: NDArray[np.bool_]
+    weights: Array
+    means: Array
+    covariances: Array
+
+    def moments(self, components: NDArray[np.bool_]) -> tuple[float, Array, Array]:
+        """Return the share, the mean (n,) and the covariance (n, n) of z in some components (J,) together."""
+        weights = self.weights * components
+        share = float(weights.sum())
+        weights = weights / max(share, 1e-12)
+        mean = weights @ self.means
+        second = self.covariances + self.means[:, :, None] * self.means[:, None, :]
+        return share, mean, np.tensordot(weights, second, 1) - np.outer(mean, mean)
+
+    def inactive(self) -> Array:
+        """Return the posterior (N, n) of each latent being inactive, given its own coordinate only."""
+        found = np.zeros_like(self.z)
+        for i, t in enumerate(self.z.T):
+            parts = [self.moments(which) for which in (~self.patterns[:, i], self.patterns[:, i])]
+            densities = [w * norm.pdf(t, m[i], np.sqrt(max(C[i, i], 1e-12))) + 1e-300 for w, m, C in parts]
+            found[:, i] = densities[0] / (densities[0] + densities[1])
+        return found
+
+
+def blocks_of_inactive(read: Readout) -> tuple[tuple[int, ...], ...]:
+    r"""Return the groups of two or more latents that are inactive in the same rows.
+
+    Two latents are linked if
+
+    1. the posteriors of their inactivity are correlated, √N corr(r_i, r_k) > Φ⁻¹(1 - α) with α the level over the
+       number of pairs. r_i depends on z_i only: independent latents are linked with probability `LEVEL` in all.
+    2. in the model, both are inactive in at least `LEAST_SHARE` of the rows, and one without the other in less than
+       half of the rows that independent latents would have (Cohen's kappa > 1/2), and visibly so in less than
+       `LEAST_SHARE`: a row counts as much as the noise leaves of it, var(r_i) / (p_i (1 - p_i)).
+
+    Latents whose patterns are merely correlated are not linked.
+    """
+    n, off = read.z.shape[1], ~read.patterns
+    both = (off * read.weights[:, None]).T @ off
+    share = np.diag(both)
+    apart = share[:, None] - both  # i is inactive, k is active
+    chance = share[:, None] * (1 - share)
+    together = (both >= LEAST_SHARE) & (apart + apart.T < (chance + chance.T) / 2)
+    np.fill_diagonal(together, False)
+    if not together.any():
+        return ()
+    r = read.inactive()
+    visible = apart * (r.var(0) / np.maximum(share * (1 - share), 1e-12))[:, None]
+    together &= np.maximum(visible, visible.T) < LEAST_SHARE
+    r = (r - r.mean(0)) / np.maximum(r.std(0), 1e-12)
+    score = r.T @ r / np.sqrt(len(r))
+    return blocks_of(together & (score > norm.isf(LEVEL / (n * (n - 1) / 2))))
+
+
+def inactive_up_to_noise(read: Readout, blocks: tuple[tuple[int, ...], ...]) -> NDArray[np.bool_]:
+    r"""Return for each latent (n,) whether more rows are at zero, up to noise, than a log-concave density has there.
+
+    H0: z_i has a log-concave density, such as a Gaussian, a Laplace or a uniform latent plus noise. For convex cells A
+    and B, P((A + B) / 2)² >= P(A) P(B). In units of the noise, A = [-1, 1], B = ±2a + [-R, R] and (A + B) / 2, which
+    begins where A is left by a distance of 1, give
+
+        T = 2 log P(A) + Σ_± log P(B) - 2 log P((A + B) / 2) <= 0.
+
+    A latent of a block is tested with its block, in cubes along the axes. The axes were chosen on the same rows, out of
+    about (1/e)^(m (n - m)) that differ by noise of standard deviation e, for m latents; the level is divided by this.
+    """
+    n = read.z.shape[1]
+    found = np.zeros(n, dtype=bool)
+    groups = [*blocks, *((i,) for i in range(n) if i not in chain(*blocks))]
+    for group in map(list, groups):
+        share, mean, covariance = read.moments(np.all(~read.patterns[:, group], axis=1))
+        noise = covariance[np.ix_(group, group)]
+        if share < LEAST_SHARE:
+            continue
+        values, vectors = np.linalg.eigh(noise)
+        u = (read.z[:, group] - mean[group]) @ vectors / np.sqrt(np.maximum(values, 1e-12))
+        directions = max(0.0, -0.5 * float(np.log(values.mean()))) * len(group) * (n - len(group))
+        score = max(_spike_score(u, far) for far in FAR)
+        found[group] = score > np.sqrt(2 * (np.log(len(FAR) * len(groups) / LEVEL) + directions))
+    return found
+
+
+def _spike_score(u: Array, far: float) -> float:
+    """Return T over its standard error for rows u (N, m) in units of the noise, and R = far."""
+    m, near = u.shape[1], (1 + far) / 2
+
+    def count(place: Array, half: float) -> float:
+        return float((np.abs(u - place) < half).all(1).sum())
+
+    rays = (2 + near) * np.r_[np.eye(m), -np.eye(m)]
+    centre = count(np.zeros(m), 1.0)
+    beside, outer = (np.array([count(k * ray, half) for ray in rays]) for k, half in ((1, near), (2, far)))
+    if min(centre, beside.min(), outer.min()) < LEAST_ROWS:
+        return 0.0
+    T = len(rays) * np.log(centre) + np.log(outer).sum() - 2 * np.log(beside).sum()
+    return float(T / np.sqrt(len(rays) ** 2 / centre + (1 / outer).sum() + (4 / beside).sum()))
