@@ -102,6 +102,7 @@ class TrainedModel(LatentModel):
     """
 
     keep: ClassVar[Literal["score", "agreement"]] = "score"  # which restart is kept
+    pilot: ClassVar[int] = PILOT
     takes_simulator: ClassVar[bool] = False  # whether `fit` takes a `Simulator`, from which every step draws fresh rows
 
     module_: Any = field(init=False)
@@ -141,7 +142,7 @@ class TrainedModel(LatentModel):
         """Check X and y, and hold rows out."""
         seed, source = self._seed(), None
         if self.takes_simulator and isinstance(X, Simulator):
-            source, X = X, X.sample(PILOT, seed).x
+            source, X = X, X.sample(self.pilot, seed).x
         checked = self._check_training_data(X)
         train, held = hold_out(len(checked), seed)
         return Split(checked, y, train, held, seed, resolve_device(self.device), source)

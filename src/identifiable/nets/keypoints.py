@@ -53,7 +53,7 @@ class Keypoints(nn.Module):
         ground = ground.expand(members, *ground.shape[-3:])
         self.shape: Shape = tuple(ground.shape[1:])
         height, width, channels = self.shape
-        self.slots = slots
+        self.members, self.slots = members, slots
 
         def conv(inputs: int, size: int, dilation: int = 1) -> tuple[nn.Module, nn.Module]:
             padding = dilation * (size // 2)
@@ -85,13 +85,18 @@ class Keypoints(nn.Module):
         y_mean = (p.sum(4) * self.down[:, None]).sum(3)
         return torch.stack([x_mean, y_mean], 3).flatten(2).transpose(0, 1)
 
-    def decode(self, p: Tensor, blur: Tensor | float = 1.0) -> Tensor:
-        """Map keypoints (R, B, 2 K) to images (R, B, h w c); sprites are shifted by interpolation of `blur` pixels."""
+    def decode(self, p: Tensor, blur: Tensor | float = 1.0, visible: Tensor | None = None) -> Tensor:
+        """Map keypoints (R, B, 2 K) to images (R, B, h w c).
+
+        Sprites are shifted by interpolation of `blur` pixels; those where `visible` (R, K) is zero are left out.
+        """
         height, width, _ = self.shape
         x, y = p.unflatten(2, (-1, 2)).unbind(3)
         to_columns = self._shift(x, self.across, width, blur)  # (R, B, K, w, P)
         to_rows_ = self._shift(y, self.down, height, blur)
         alpha = (SPRITE_UNIT * self.alpha).sigmoid()[:, None]
+        if visible is not None:
+            alpha = alpha * visible[:, None, :, None, None]
         a = (to_rows_ @ alpha @ to_columns.mT).flatten(3)  # (R, B, K, pixels)
         front = a * (COLOUR_UNIT * self.depth).exp()[:, None, :, None]
         behind = torch.log1p(-a.clamp(max=OPAQUE)).sum(2).exp()
@@ -106,13 +111,16 @@ class Keypoints(nn.Module):
         return (1 - distance.abs() / blur).clamp(min=0) / blur
 
     @torch.no_grad()
-    def without(self, slot: int, p: Tensor) -> Tensor:
-        """Decode keypoints with one slot of every member invisible."""
-        before = self.alpha[:, slot].clone()
-        self.alpha[:, slot] = -20 / SPRITE_UNIT
-        decoded = self.decode(p)
-        self.alpha[:, slot] = before
-        return decoded
+    def begin_again(self, slots: Tensor, paint: Tensor, rng: torch.Generator | None = None) -> None:
+        """Give the slots with True in (R, K) new heat maps and sprites, of the colours `paint` (R, K, c)."""
+        new = Keypoints(self.ground, self.slots, self.members, rng=rng).to(paint.device)
+        new.paint.copy_(paint / COLOUR_UNIT)
+        for own, start in zip(
+            (self.alpha, self.paint, self.depth, self.head.weight, self.head.bias),
+            (new.alpha, new.paint, new.depth, new.head.weight, new.head.bias),
+            strict=True,
+        ):
+            own.copy_(torch.where(slots.reshape(*slots.shape, *[1] * (own.dim() - 2)), start, own))
 
     @torch.no_grad()
     def only(self, slots: Tensor) -> "Keypoints":

@@ -1,0 +1,317 @@
+r"""Keypoint autoencoder: images of moving things to their positions.
+
+Model: an image shows K things in front of a background, and only their positions z change. The decoder paints K learnt
+sprites at the keypoints p (`nets/keypoints.py`), and the encoder finds them,
+
+    min  E‖x - decode(encode(x))‖²  +  s E‖encode(decode(p')) - p'‖²  +  m E‖p - median p‖².
+
+p' are keypoints in which each one comes from another image ("sleep"): positions that the data do not show together, so
+that the encoder learns to find what is hidden in part. The last term keeps a keypoint that cannot be seen near its
+usual place. Training begins with more slots than things; those that the reconstruction misses least are dropped.
+
+This is an encoder, not an identified model: what the code means comes from the architecture. The latents of a model of
+intermittent activity are then found in the code, see :class:`ImageUnmixing`.
+"""
+
+import math
+from collections.abc import Generator
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from identifiable.arrays import Array, FloatArray
+from identifiable.data.simulator import Simulator
+from identifiable.errors import DataError
+from identifiable.estimators.trained import Split, TrainedModel
+from identifiable.nets.images import Shape
+from identifiable.nets.keypoints import Keypoints
+from identifiable.training import Anneal, Batch, History, Plan, Stage, Step
+
+MOST_PIXELS = 32  # per side of the images that the nets see
+SPARE = 4  # slots at the start beyond the keypoints
+MOST_SLOTS = 10  # at the start, where the number of keypoints has to be found
+SEEN = 256  # images by which slots are judged
+NEEDED = 0.1  # of the loss that a typical slot saves: a slot that saves less is not needed
+SAME_THING = 0.9  # R² of the position of a slot given that of another: both are on one thing
+SHARE_OF_SEARCH = 0.4  # of the steps, before slots are dropped
+BLUR = 3.0  # pixels by which sprites are blurred at the start: far ones attract each other
+SLEEP, TO_MEDIAN = 1.0, 0.02  # s and m
+ROWS_AT_ONCE = 256
+SETTLED_FROM = 0.5  # share of the second stage from which training may end early
+RECORDS = 40  # of a stage
+
+
+@dataclass(eq=False, repr=False)
+class KeypointEncoder(TrainedModel):
+    """Find the positions of the things that move in images.
+
+    Parameters
+    ----------
+    n_latents : int or None, default=None. Twice the number of keypoints: x and y of each, in units of width and height.
+        None keeps the keypoints that the reconstruction needs.
+    n_restarts : int, default=1. Nets trained in one batch. The one with the smallest held-out error is kept.
+    random_state, device, verbose : see :class:`LatentModel`.
+    image_shape : (height, width) or (height, width, channels) of the rows of X. Not needed where X has images
+        (N, height, width[, channels]) or is a `Simulator` of images.
+    max_steps : int, default=900. Training steps; fewer once the held-out error no longer falls beyond its noise.
+    batch_size : int, default=64.
+    learning_rate : float, default=0.003.
+
+    Attributes
+    ----------
+    module_ : `Keypoints`, the kept net.
+    image_shape_ : (height, width, channels).
+    noise_ : standard deviation of the error of a pixel.
+    restart_scores_, kept_, history_, stability_, fit_status_ : see :class:`TrainedModel`.
+
+    Examples
+    --------
+    >>> from identifiable.data import make_balls
+    >>> x = make_balls(100, balls=1, random_state=0).x.reshape(-1, 64, 64, 3)
+    >>> model = KeypointEncoder(2, max_steps=4, random_state=0, verbose=0).fit(x)
+    >>> model.transform(x).shape, model.inverse_transform(model.transform(x)).shape
+    ((100, 2), (100, 64, 64, 3))
+    """
+
+    n_latents: int | None = None  # type: ignore[assignment]
+    _: KW_ONLY
+    n_restarts: int = 1
+    image_shape: tuple[int, ...] | None = None
+    max_steps: int = 900
+    batch_size: int = 64
+    learning_rate: float = 3e-3
+
+    module_: Keypoints = field(init=False)
+    image_shape_: tuple[int, ...] = field(init=False)
+    n_slots_: int = field(init=False)
+    low_: float = field(init=False)
+    range_: float = field(init=False)
+    noise_: float = field(init=False)
+
+    takes_simulator = True
+    pilot = 3000
+
+    @property
+    def _n_features_out(self) -> int:
+        return 2 * self.n_slots_
+
+    def score_samples(self, X: ArrayLike) -> FloatArray:
+        """Return the log-density of each image given its reconstruction, in nats, at the resolution of the nets.
+
+        Σ_pixels log N(x; x̂, noise_²), plus the constant that makes it independent of the units of a pixel.
+        """
+        rows = self._inputs(self._check_new_data(X))
+        return self._gaussian(self._errors(rows, self.module_)[0].astype(np.float64), rows.shape[1])
+
+    # -- images ------------------------------------------------------------------------
+
+    def _split(self, X: Any, y: Any) -> Split:
+        if isinstance(X, Simulator):
+            self.image_shape_ = _with_channels(X.image_shape, None)
+        return super()._split(X, y)
+
+    def _check_training_data(self, X: ArrayLike, *, columns_must_vary: bool = True) -> FloatArray:
+        shape = np.shape(X)
+        if len(shape) > 2:
+            self.image_shape_ = _with_channels(shape[1:], None)
+        elif not hasattr(self, "image_shape_") or self.image_shape is not None:
+            self.image_shape_ = _with_channels(self.image_shape, shape[-1])
+        return super()._check_training_data(_as_rows(X), columns_must_vary=False)
+
+    def _check_new_data(self, X: ArrayLike) -> FloatArray:
+        return super()._check_new_data(_as_rows(X))
+
+    def _set_inputs(self, data: Split) -> None:
+        some = data.X_train[:: max(1, len(data.train) // 1000)]
+        self.low_, self.range_ = float(some.min()), float(np.ptp(some))
+        if self.range_ == 0:
+            raise DataError("All pixels of all images have the same value. Pass images in which something moves.")
+
+    @property
+    def _small(self) -> Shape:
+        """Shape of the images that the nets see."""
+        height, width, channels = self.image_shape_
+        factor = max(1, math.ceil(max(height, width) / MOST_PIXELS))
+        return max(1, height // factor), max(1, width // factor), channels
+
+    def _inputs(self, X: FloatArray) -> FloatArray:
+        """Return images averaged down to at most 32 pixels per side, in units of their range."""
+        parts = [self._averaged(torch.as_tensor(X[i : i + 1000])).numpy() for i in range(0, max(len(X), 1), 1000)]
+        return np.concatenate(parts)
+
+    def _averaged(self, x: Tensor) -> Tensor:
+        """Average images (B, h w c) down to those that the nets see."""
+        maps = x.float().reshape(len(x), *self.image_shape_).permute(0, 3, 1, 2)
+        if self._small[:2] != self.image_shape_[:2]:
+            maps = torch.nn.functional.adaptive_avg_pool2d(maps, self._small[:2])
+        return (maps.permute(0, 2, 3, 1).flatten(1) - self.low_) / self.range_
+
+    def _observed(self, rows: NDArray[Any], dtype: Any) -> FloatArray:
+        """Return images (N, height, width[, channels]) of outputs of the decoder, interpolated to their size."""
+        maps = torch.as_tensor(rows).reshape(len(rows), *self._small).permute(0, 3, 1, 2)
+        maps = torch.nn.functional.interpolate(maps, self.image_shape_[:2], mode="bilinear", align_corners=False)
+        images = maps.permute(0, 2, 3, 1).numpy() * self.range_ + self.low_
+        return images.astype(dtype)
+
+    def _apply(self, function: Any, *arrays: Any, module: Any = None, block: int = ROWS_AT_ONCE) -> NDArray[Any]:
+        return super()._apply(function, *arrays, module=module, block=block)
+
+    # -- training ----------------------------------------------------------------------
+
+    def _stages(self, data: Split) -> Generator[Stage, History, Keypoints]:
+        """Train with spare slots; drop them; train on with positions that the data do not show together."""
+        rng, device = data.rng(), data.device
+        rows = torch.as_tensor(self._inputs(data.X_train), device=device)
+        held = torch.as_tensor(self._inputs(data.X_held[:SEEN]), device=device)
+        ground = rows[:1000].median(0).values.cpu().reshape(self._small)
+        slots = MOST_SLOTS if self.n_latents is None else self.n_latents // 2 + SPARE
+        net = Keypoints(ground, slots, self.n_restarts, rng=rng).to(device)
+        source: Any = [rows] if data.source is None else self._stream(data.source, device)
+        each = held.expand(self.n_restarts, -1, -1)
+        search = max(1, round(SHARE_OF_SEARCH * self.max_steps / 2))
+        for part in range(2):
+            blur = Anneal(BLUR, 1.0, until=0.75, geometric=False)
+            plan = self._plan(search, warm_up=0.25, final=1.0, anneal={"blur": blur})
+            yield Stage(net, partial(self._loss, net), source, plan, data.seed + part)
+            if part == 0:
+                free_slots(net, each, needed_slots(net, each, None), rng)
+        net = net.only(needed_slots(net, each, self.n_latents))
+        self.n_slots_ = net.slots
+        plan = self._plan(max(1, self.max_steps - 2 * search), warm_up=0.1, final=0.01, settled_from=SETTLED_FROM)
+        self.history_ = yield Stage(
+            net, partial(self._loss, net), source, plan, data.seed + 2, criterion=lambda: self._error(net, each)
+        )
+        return net
+
+    def _plan(self, steps: int, **options: Any) -> Plan:
+        every = max(1, steps // RECORDS)
+        return Plan(steps, self.batch_size, self.learning_rate, clip=None, every=every, **options)
+
+    def _loss(self, net: Keypoints, batch: Batch, step: Step) -> Tensor:
+        """Return the loss (R,) on images (R, B, h w c); without a blur, with those of sleep and of the median."""
+        x, pixels = batch[0], self._small[0] * self._small[1]
+        p = net.encode(x)
+        if "blur" in step.annealed:
+            return (net.decode(p, step.annealed["blur"]) - x).square().sum(2).mean(1) / pixels
+        loss = (net.decode(p) - x).square().sum(2).mean(1) / pixels
+        usual = p.detach().median(1, keepdim=True).values
+        with torch.no_grad():
+            order = torch.rand(p.shape[0], p.shape[1], net.slots, generator=step.rng, device=p.device).argsort(1)
+            mixed = p.gather(1, order.repeat_interleave(2, 2))
+            dream = net.decode(mixed)
+        asleep = (net.encode(dream) - mixed).square().sum(2).mean(1)
+        return loss + SLEEP * asleep + TO_MEDIAN * (p - usual).square().sum(2).mean(1)
+
+    def _error(self, net: Keypoints, x: Tensor) -> Tensor:
+        """Return the mean squared error of each image, (R, B)."""
+        return (net.decode(net.encode(x)) - x).square().mean(2)
+
+    def _errors(self, rows: FloatArray, module: Any) -> Array:
+        """Return the mean squared errors (R, N) of checked inputs."""
+        return self._apply(self._error, rows, module=module)
+
+    def _stream(self, source: Simulator, device: torch.device) -> Any:
+        """Return a function that renders fresh images and averages them down."""
+        draw = source.stream(device)
+
+        def fresh(rows: int, rng: torch.Generator) -> Batch:
+            return (self._averaged(draw(rows, rng)[0]),)
+
+        return fresh
+
+    def _restart_scores(self, data: Split) -> Array:
+        rows = self._inputs(data.X_held)
+        return -self._errors(rows, self._restarts).astype(np.float64).mean(1)
+
+    def _set_results(self, data: Split) -> None:
+        self.noise_ = max(1e-6, math.sqrt(-float(self.restart_scores_[self.kept_])))
+
+    def _gaussian(self, errors: Array, pixels: int) -> Array:
+        return -0.5 * pixels * (errors / self.noise_**2 + math.log(2 * math.pi * self.noise_**2))
+
+    def _encode(self, module: Any, x: Tensor, u: Tensor | None = None) -> Tensor:
+        return module.encode(x)
+
+    def _decode(self, module: Any, z: Tensor) -> Tensor:
+        return module.decode(z)
+
+    def _build(self, members: int, rng: torch.Generator | None = None) -> Keypoints:
+        return Keypoints(torch.ones(self._small), self.n_slots_, members, rng=rng)
+
+    def _check_parameters(self) -> None:
+        self._check_common_parameters()
+        self._require_integers(max_steps=2, batch_size=2)
+        self._require_positive("learning_rate")
+        self._require("n_latents", self.n_latents is None or self.n_latents % 2 == 0, "even or None")
+
+
+@torch.no_grad()
+def needed_slots(net: Keypoints, x: Tensor, n_latents: int | None) -> Tensor:
+    """Return the slots (R, K) of each member that the reconstruction of images x (R, B, h w c) needs.
+
+    One slot after the other is dropped: one that follows another, or else the one without which the squared error rises
+    least. If the number is not given, a slot is needed if its loss costs a tenth of what that of the last one does, and
+    members keep as many slots as the one that needs most.
+    """
+    p, members = net.encode(x), torch.arange(net.members)
+    follows = _follows(p.unflatten(2, (-1, 2)))
+    visible = torch.ones(net.members, net.slots, device=x.device)
+    dropped, costs = [], []
+    for _ in range(net.slots):
+        error = (net.decode(p, visible=visible) - x).square().mean((1, 2))
+        rises = torch.full_like(visible, torch.inf)
+        for k in range(net.slots):
+            without = visible.clone()
+            without[:, k] = 0
+            rise = (net.decode(p, visible=without) - x).square().mean((1, 2)) - error
+            rise = torch.where((follows[:, k] & (without > 0)).any(1), torch.zeros_like(rise), rise)
+            rises[:, k] = torch.where(visible[:, k] > 0, rise, rises[:, k])
+        cost, least = rises.min(1)
+        visible[members, least] = 0
+        dropped.append(least)
+        costs.append(cost)
+    last_first, rise = torch.stack(dropped[::-1], 1), torch.stack(costs[::-1], 1)  # (R, K)
+    count = (rise > NEEDED * rise[:, :1]).int().argmin(1) if n_latents is None else torch.tensor([n_latents // 2])
+    return last_first[:, : max(1, int(count.max()))].sort(1).values
+
+
+@torch.no_grad()
+def free_slots(net: Keypoints, x: Tensor, needed: Tensor, rng: torch.Generator) -> None:
+    """Let the slots that images x (R, B, h w c) do not need begin again, in colours of pixels that are painted wrongly."""
+    error = (net.decode(net.encode(x)) - x).square().unflatten(2, (-1, net.shape[2])).sum(3).flatten(1)
+    pixels = torch.multinomial(error.cpu().clamp(min=1e-12), net.slots, generator=rng).to(x.device)
+    colours = x.unflatten(2, (-1, net.shape[2])).flatten(1, 2)
+    chosen = colours.gather(1, pixels[..., None].expand(-1, -1, net.shape[2]))
+    free = torch.ones(net.members, net.slots, dtype=torch.bool, device=x.device).scatter(1, needed, False)
+    net.begin_again(free, chosen, rng)
+
+
+def _follows(places: Tensor) -> Tensor:
+    """Return whether both coordinates of a slot follow those of another, (R, K, K), for positions (R, B, K, 2)."""
+    centred = places - places.mean(1, keepdim=True)
+    unit = centred / centred.square().sum(1, keepdim=True).sqrt().clamp(min=1e-10)
+    r2 = torch.einsum("rbkc,rbjc->rkjc", unit, unit).square().amin(3)
+    return (r2 > SAME_THING) & ~torch.eye(places.shape[2], dtype=torch.bool, device=places.device)
+
+
+def _as_rows(X: Any) -> Any:
+    shape = np.shape(X)
+    return np.asarray(X).reshape(shape[0], -1) if len(shape) in (3, 4) else X
+
+
+def _with_channels(shape: tuple[int, ...] | None, columns: int | None) -> tuple[int, int, int]:
+    """Return (height, width, channels) of images; refuse shapes that are none, or not those of rows."""
+    full = None if shape is None else (*shape, 1)[:3] if len(shape) in (2, 3) else None
+    if full is None or (columns is not None and math.prod(full) != columns):
+        found = "no image_shape" if shape is None else f"the shape {tuple(shape)}"
+        of_rows = "" if columns is None else f" and rows of {columns} columns"
+        raise DataError(
+            f"Expected images (N, height, width) or (N, height, width, channels), or their rows with image_shape. Got "
+            f"{found}{of_rows}."
+        )
+    return full[0], full[1], full[2]
