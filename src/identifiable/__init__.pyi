@@ -32,6 +32,8 @@ from identifiable.estimators import (
     VaDE,
     baselines,
 )
+from identifiable.estimators.image_unmixing import ImageUnmixing
+from identifiable.estimators.keypoints import KeypointEncoder
 from identifiable.persist import load, save
 from identifiable.theory import Certificate, Check, Decoder, Level, Structure, certify, structure_of
 from identifiable.training import History
@@ -60,7 +62,9 @@ __all__ = [
     "History",
     "IFlow",
     "Identify",
+    "ImageUnmixing",
     "IndependentComponents",
+    "KeypointEncoder",
     "LatentReport",
     "Level",
     "Mixture",

@@ -282,7 +282,7 @@ def needed_slots(net: Keypoints, x: Tensor, n_latents: int | None) -> Tensor:
 
 @torch.no_grad()
 def free_slots(net: Keypoints, x: Tensor, needed: Tensor, rng: torch.Generator) -> None:
-    """Let the slots that images x (R, B, h w c) do not need begin again, in colours of pixels that are painted wrongly."""
+    """Let the slots that images x (R, B, h w c) do not need begin again, in colours of pixels with large errors."""
     error = (net.decode(net.encode(x)) - x).square().unflatten(2, (-1, net.shape[2])).sum(3).flatten(1)
     pixels = torch.multinomial(error.cpu().clamp(min=1e-12), net.slots, generator=rng).to(x.device)
     colours = x.unflatten(2, (-1, net.shape[2])).flatten(1, 2)

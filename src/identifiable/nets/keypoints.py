@@ -15,7 +15,7 @@ The decoder can only move sprites, so that the code is the position of what move
 import torch
 from torch import Tensor, nn
 
-from identifiable.nets.images import Conv, Shape, to_maps, to_rows
+from identifiable.nets.images import Conv, Shape, to_maps
 
 CHANNELS = 16  # of the filters
 PATCH = 13  # pixels per side of a sprite
@@ -51,8 +51,8 @@ class Keypoints(nn.Module):
     def __init__(self, ground: Tensor, slots: int, members: int, *, rng: torch.Generator | None = None) -> None:
         super().__init__()
         ground = ground.expand(members, *ground.shape[-3:])
-        self.shape: Shape = tuple(ground.shape[1:])
-        height, width, channels = self.shape
+        height, width, channels = ground.shape[1:]
+        self.shape: Shape = height, width, channels
         self.members, self.slots = members, slots
 
         def conv(inputs: int, size: int, dilation: int = 1) -> tuple[nn.Module, nn.Module]:
@@ -61,7 +61,9 @@ class Keypoints(nn.Module):
             return layer, nn.ReLU()
 
         self.colours = nn.Sequential(*conv(channels, 1))  # what a pixel is
-        self.shapes = nn.Sequential(*conv(channels, 1), *conv(CHANNELS, 3), *conv(CHANNELS, 3, 2), *conv(CHANNELS, 3, 4))
+        self.shapes = nn.Sequential(
+            *conv(channels, 1), *conv(CHANNELS, 3), *conv(CHANNELS, 3, 2), *conv(CHANNELS, 3, 4)
+        )
         self.head = Conv(members, 2 * CHANNELS, slots, 1, rng=rng)
         offsets = torch.arange(PATCH) - PATCH // 2.0
         bump = 4 * torch.exp(-(offsets[:, None].square() + offsets.square()) / 8) - 3
@@ -75,7 +77,7 @@ class Keypoints(nn.Module):
 
     def encode(self, x: Tensor) -> Tensor:
         """Map images (R, B, h w c) to keypoints (R, B, 2 K): x, y of the first, x, y of the second, and so on."""
-        members, batch, _ = x.shape
+        members = len(x)
         background = (COLOUR_UNIT * self.ground.detach()).flatten(1)[:, None]
         maps = to_maps(x - background, self.shape)
         seen = [to_members(part(maps), members) for part in (self.shapes, self.colours)]
