@@ -347,7 +347,8 @@ def test_automatic_initialisation(settings, expected):
 def test_an_image_outweighs_u_from_the_start(net, narrow):
     """Otherwise latents copy u and stay there; a few bits do carry less information than u."""
     digits = load_digits()
-    model = IVAE(4, net=net, likelihood="bernoulli", **QUICK | {"max_steps": 1, "n_restarts": 1, "init": "random"})
+    start = {"max_steps": 1, "learning_rate": 1e-5, "n_restarts": 1, "init": "random"}
+    model = IVAE(4, net=net, likelihood="bernoulli", **QUICK | start)
     model.fit(digits.x[:300], digits.u[:300])
     x = torch.as_tensor(digits.x[None, :300], dtype=torch.float32)
     u = torch.as_tensor(model._u_inputs(digits.u[:300], 300))[None]

@@ -83,6 +83,36 @@ def blocks_of_inactive(read: Readout) -> tuple[tuple[int, ...], ...]:
     return blocks_of(together & (score > norm.isf(LEVEL / (n * (n - 1) / 2))))
 
 
+def blocks_of_posteriors(r: Array) -> tuple[tuple[int, ...], ...]:
+    r"""Return the groups of two or more latents that are inactive in the same rows, without a model of the patterns.
+
+    r (N, n) is the posterior of each latent being inactive, given its own coordinate. With a_i whether latent i is
+    inactive, cov(r_i, r_k) = b_i b_k cov(a_i, a_k), b_i = var(r_i) / var(a_i): two latents are linked if
+
+    1. √N corr(r_i, r_k) > Φ⁻¹(1 - α), as in `blocks_of_inactive`,
+    2. corr(a_i, a_k) > 1/2, estimated as corr(r_i, r_k) / √(b_i b_k), by more than its standard error,
+    3. b_i, b_k > 1/2: the spikes are narrow. Where they are wide, r_i depends on the size of z_i alone, and the sizes of
+       dependent latents are correlated.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> inactive = rng.random((1000, 2))[:, [0, 0, 1]] < 0.2
+    >>> blocks_of_posteriors(inactive * 0.9)
+    ((0, 1),)
+    """
+    n, share = r.shape[1], r.mean(0)
+    b = np.clip(r.var(0) / np.maximum(share * (1 - share), 1e-12), 0.0, 1.0)
+    unit = (r - share) / np.maximum(r.std(0), 1e-12)
+    correlation, error = unit.T @ unit / len(r), 1 / np.sqrt(len(r))
+    linked = correlation > norm.isf(LEVEL / max(1, n * (n - 1) / 2)) * error
+    linked &= correlation - error > 0.5 * np.sqrt(np.outer(b, b))
+    visible = (b > 0.5) & (share >= LEAST_SHARE)
+    linked &= np.logical_and.outer(visible, visible)
+    np.fill_diagonal(linked, False)
+    return blocks_of(linked)
+
+
 def inactive_up_to_noise(read: Readout, blocks: tuple[tuple[int, ...], ...]) -> NDArray[np.bool_]:
     r"""Return for each latent (n,) whether more rows are at zero, up to noise, than a log-concave density has there.
 

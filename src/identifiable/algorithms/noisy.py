@@ -13,7 +13,13 @@ import torch
 from numpy.typing import NDArray
 
 from identifiable.algorithms.axis_rotation import rotated_axes, shared_lines
-from identifiable.algorithms.inactivity import LEAST_SHARE, Readout, blocks_of_inactive, inactive_up_to_noise
+from identifiable.algorithms.inactivity import (
+    LEAST_SHARE,
+    Readout,
+    blocks_of_inactive,
+    blocks_of_posteriors,
+    inactive_up_to_noise,
+)
 from identifiable.algorithms.pattern_model import Model, Rows, em, settle
 from identifiable.arrays import Array
 
@@ -209,7 +215,10 @@ def _refine(y: Array, rows: Array, t: Array, W: Array, shift: Array, rng: np.ran
         model = em(everything, settle(search, em(search, first, 4, dropped=1.0), 8)[0], 6, inner=25)
         gain = _gain(model, [*starts, first], held, search, MOST_NOISE * scale)
         model = replace(model, log_noise=first.log_noise)  # EM fits a large noise too closely to the rows
-    return _unchanged(rows, float(np.exp(model.log_noise))) if gain is None else _of_rows(model, t, W, shift, gain)
+    if gain is not None:
+        return _of_rows(model, t, W, shift, gain)
+    # No model with one noise describes the rows; the columns still show which latents are inactive together.
+    return replace(_unchanged(rows, float(np.exp(model.log_noise))), blocks=blocks_of_posteriors(1 - spikes(t)[3]))
 
 
 def _search(search: Rows, first: Model, covariance: Array) -> tuple[Model, list[Model]]:

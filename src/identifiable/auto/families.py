@@ -53,7 +53,7 @@ INTERMITTENT, CLUSTERED = "intermittently active latents", "latents in hidden cl
 GIVEN_U, NOISY = "latents that change with u", "behind many noisy columns"
 SHORT_PDGMM = partial(estimators.PDGMM, extended=False)
 VADE_FROM_DATA = partial(estimators.VaDE, init="autoencoder")
-GMM_STEPS = {"full_covariance_steps": 2500, "max_steps": 1250}
+GMM_STEPS = {"full_covariance_steps": 2000, "max_steps": 1250}
 VADE_STEPS = {"pretrain_steps": 1500, "max_steps": 1500}
 FAMILIES = (  # the simpler first
     Family("SparseUnmixing", f"{AFFINE} {INTERMITTENT}", estimators.SparseUnmixing),
@@ -62,7 +62,7 @@ FAMILIES = (  # the simpler first
     Family("IFlow", f"{NONLINEAR} {GIVEN_U}", estimators.IFlow, lambda n: {"max_steps": 3000}),
     Family("PDGMM", f"{NONLINEAR} {INTERMITTENT}", SHORT_PDGMM, lambda n: {"max_steps": steps_for(n)}),
     Family("GMMFlow", f"{NONLINEAR} {CLUSTERED}", estimators.GMMFlow, lambda n: GMM_STEPS),
-    Family("IVAE", f"few {GIVEN_U} {NOISY}", estimators.IVAE, lambda n: {"max_steps": 3000}, wide=True),
+    Family("IVAE", f"few {GIVEN_U} {NOISY}", estimators.IVAE, lambda n: {"max_steps": 2400}, wide=True),
     Family("VaDE", f"few {CLUSTERED} {NOISY}", VADE_FROM_DATA, lambda n: VADE_STEPS, wide=True),
 )
 NAMES = tuple(family.name for family in FAMILIES)

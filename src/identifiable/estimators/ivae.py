@@ -135,7 +135,7 @@ class IVAE(GivenU, VariationalAutoencoder):
         authors' code (100, 1, 0, 10). The last three are estimated on batches, and q must be diagonal.
     hidden, activation : layers of the encoder; the decoder mirrors them. Both have a linear map in parallel.
     net : see :class:`Columns`. Has no linear map; training starts with a tenth of the divergence.
-    max_steps : int, default=3000. Training steps. With init="flow", the flow takes as many, a third is for the nets to
+    max_steps : int, default=2400. Training steps. With init="flow", the flow takes as many, a third is for the nets to
         follow it, and two thirds are with the bound.
     batch_size, learning_rate, patience, checkpoint : see :class:`Columns`.
     resolve : bool, default=False. Also find the linear map A that Theorem 1 leaves, by linear ICA on the sufficient
@@ -178,7 +178,8 @@ class IVAE(GivenU, VariationalAutoencoder):
     weights: Sequence[float] | None = None
     activation: str = "silu"
     batch_size: int = 512
-    learning_rate: float = 0.003
+    max_steps: int = 2400
+    learning_rate: float = 0.005
     resolve: bool = False
 
     module_: Nets = field(init=False)

@@ -119,6 +119,12 @@ class VariationalAutoencoder(Columns):
         return prepare
 
     @property
+    def _one_thread(self) -> bool:
+        # Dense nets are small: a second thread gains a fifth on an idle machine, and loses several times as much on a
+        # busy one, where threads wait for each other.
+        return self.net is None
+
+    @property
     def _steps(self) -> int:
         """Training steps with the bound."""
         return self.max_steps
