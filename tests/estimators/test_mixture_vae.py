@@ -170,6 +170,28 @@ def test_the_certificate_uses_the_moments_of_the_clusters(fitted):
     model.stability_ = before
 
 
+def test_directions_count_the_latents_of_the_data():
+    """Three latents in ten columns, bent; the model has six latents."""
+    rng = np.random.default_rng(0)
+    z = 2 * rng.normal(size=(5, 3))[rng.integers(5, size=1000)] + rng.normal(size=(1000, 3))
+    h = z @ rng.normal(size=(3, 16))
+    x = np.where(h > 0, h, 0.3 * h) @ rng.normal(size=(16, 10))
+    x = x / x.std(0) + 0.1 * rng.normal(size=(1000, 10))
+    settings = {"init": "autoencoder", "n_restarts": 1, "hidden": (32,), "pretrain_steps": 200, "max_steps": 500}
+    model = VaDE(6, 5, **QUICK | settings | {"batch_size": 256, "learning_rate": 0.005}).fit(x)
+    assert model.directions_.used == 3, model.directions_
+    assert model.directions_.shares[2] > 0.9
+
+
+def test_directions_in_use_lie_in_the_open_facets(x):
+    model = MFCVAE(4, 3, facets=2, **TINY).fit(x)
+    model.module_.gate[..., 2:] = 0
+    found = model._directions(x)
+    assert (found.of_latents[:2] > 0).all()
+    np.testing.assert_allclose(found.of_latents[2:], 0, atol=1e-9)
+    np.testing.assert_allclose(found.shares[2:], 0, atol=1e-9)
+
+
 @pytest.mark.parametrize(("init", "steps"), [("random", 200), ("autoencoder", 60)])
 def test_no_restart_collapses(init, steps):
     """All are finite, and none puts nearly all rows into one cluster."""

@@ -57,6 +57,7 @@ class MFCVAE(MixtureVAE):
     image_shape_ : shape of an image, if `fit` was given images.
     restart_scores_ : (R,) bound on held-out rows.
     history_ : `History` of the training.
+    directions_ : `Directions`. Share of each direction of the latents that x explains, and how many are in use.
     stability_, fit_status_ : agreement between restarts.
     certificate_ : `Certificate`: what is identified, and why.
 

@@ -35,6 +35,7 @@ from scipy.linalg import block_diag
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from identifiable.algorithms.directions import Directions, directions
 from identifiable.algorithms.factorial import moments
 from identifiable.arrays import BoolArray, FloatArray, hold_out
 from identifiable.distributions.mixture import Mixture
@@ -52,6 +53,7 @@ BOUNDS = "single-sample", "factorised"
 STARTS = "auto", "flow", "autoencoder", "linear", "random"
 MOST_FLOWN = 20  # latents up to which "auto" starts at a flow
 FULL = 10  # latents up to which "auto" gives the posterior a full covariance
+DIRECTION_ROWS = 200  # held-out rows at which the decoder is differentiated
 MIXTURE_ROWS, EM_STEPS, EM_TRIES = 20_000, 60, 5  # rows that a mixture starts from, steps of EM and how often
 FLOW_STEPS = 4000
 RATE, RATE_AFTER_FLOW = 2e-3, 3e-5  # after a flow the noise is small, and steps must be small too
@@ -125,6 +127,7 @@ class MixtureVAE(VariationalAutoencoder):
     n_components_: tuple[int, ...] = field(init=False)
     n_rows_: int = field(init=False)
     free_mixtures_: tuple[Mixture, ...] = field(init=False)
+    directions_: Directions | None = field(default=None, init=False)  # None in files of version 0.1
 
     @abstractmethod
     def _facets(self) -> tuple[Facet, ...]:
@@ -321,7 +324,7 @@ class MixtureVAE(VariationalAutoencoder):
         return base.mixture()
 
     def _set_results(self, data: Split) -> None:
-        """Set the mixture of each facet's posterior means under the learnt memberships, with full covariances."""
+        """Set the directions in use, and the mixture of each facet's posterior means, with full covariances."""
         some = data.X_train[np.random.default_rng(0).permutation(len(data.train))[:MIXTURE_ROWS]]
         z, found = self._latents(some)[0].astype(np.float64), []
         for j, facet in enumerate(self._facets()):
@@ -329,6 +332,21 @@ class MixtureVAE(VariationalAutoencoder):
             fewest = min(ROWS_PER_COMPONENT * (own.shape[1] + 1), len(some))
             found.append(moments(own, share, fewest=fewest, pseudo=0.0))
         self.free_mixtures_ = tuple(found)
+        self.directions_ = self._directions(data.X_held[:DIRECTION_ROWS])
+
+    def _directions(self, X: FloatArray) -> Directions:
+        """Return the directions of the latents that the decoder uses at the posterior means of checked rows."""
+
+        def roots(module: MixtureAutoencoder, x: Tensor) -> Tensor:
+            z = module.encode(x).mean
+            units = torch.eye(module.n, dtype=z.dtype, device=z.device)
+            J = torch.stack([torch.func.jvp(module.decode, (z,), (one.expand_as(z),))[1] for one in units], -1)
+            return module.likelihood.roots_of_information(module.decode(z), J)
+
+        prior = block_diag(*(self._mixture(j).covariance for j in range(len(self.n_components_))))
+        likelihood = self.module_.likelihood
+        A = torch.as_tensor(self._apply(roots, self._inputs(X))[0])
+        return directions(A, prior, likelihood.levels or (1,) * likelihood.columns)
 
     @property
     def certificate_(self) -> Certificate:

@@ -54,6 +54,7 @@ class VaDE(MixtureVAE):
     restart_scores_ : (R,) bound on held-out rows.
     kept_ : the restart that was kept.
     history_ : `History` of the training.
+    directions_ : `Directions`. Share of each direction of the latents that x explains, and how many are in use.
     stability_, fit_status_ : agreement between restarts.
     certificate_ : `Certificate`. What is identified, and why.
 
