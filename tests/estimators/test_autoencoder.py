@@ -164,6 +164,7 @@ def test_density_variance_and_entropy_of_q_match_scipy(g, full):
         np.testing.assert_allclose(log_q[:, b].numpy(), expected.logpdf(z[:, b].numpy()), rtol=1e-8)
         assert q.entropy[0, b].item() == pytest.approx(expected.entropy())
         np.testing.assert_allclose(q.variance[0, b].numpy(), np.diag(expected.cov))
+        np.testing.assert_allclose(q.covariance[0, b].numpy(), expected.cov)
 
 
 def test_widen_changes_only_the_scale_of_q(g):

@@ -300,6 +300,23 @@ def test_automatic_settings(settings, expected):
     assert (model._init, model._first_beta, model._rate, model._pretrain_steps) == expected
 
 
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_full_covariances_separate_clusters_that_cross(bound):
+    """Two clusters with one centre, along the two diagonals of the latents."""
+    rng = np.random.default_rng(0)
+    u = rng.integers(2, size=800)
+    z = rng.normal(size=(800, 2)) * [2.0, 0.2] @ np.array([[1.0, 1.0], [-1.0, 1.0]])
+    z[u == 1, 0] *= -1
+    x = z @ rng.normal(size=(2, 5)) + 0.05 * rng.normal(size=(800, 5))
+    settings = {"hidden": (32,), "pretrain_steps": 200, "max_steps": 150, "batch_size": 128, "learning_rate": 0.01}
+    model = VaDE(2, 2, bound=bound, covariance_type="full", **QUICK | settings).fit(x)
+    assert model._init == "linear"
+    assert clustering_accuracy(u, model.predict(x)) > 0.85
+    assert np.abs(model.mixture_.covariances[:, 0, 1]).min() > 0.2
+    drawn = np.concatenate([model.sample(500, k, component=k) for k in range(2)])
+    assert clustering_accuracy(np.repeat([0, 1], 500), model.predict(drawn)) > 0.85
+
+
 @pytest.mark.parametrize("init", STARTS)
 def test_every_initialisation_works_with_both_posteriors(x, init):
     for posterior, bound in zip(("full", "diagonal"), BOUNDS, strict=True):
@@ -343,6 +360,8 @@ def test_a_low_first_weight_lowers_the_first_loss(x):
         ("init", {"init": "warm"}),
         ("init", {"init": "flow", "likelihood": "bernoulli"}),
         ("posterior", {"posterior": "low rank"}),
+        ("covariance_type", {"covariance_type": "tied"}),
+        ("init", {"init": "flow", "covariance_type": "full"}),
         ("first_beta", {"first_beta": 0}),
         ("pretrain_steps", {"pretrain_steps": 0}),
         ("n_latents", {"n_latents": 9, "init": "flow"}),

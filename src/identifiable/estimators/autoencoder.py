@@ -130,6 +130,13 @@ class Posterior:
         return own if self.below is None else own * (1 + self.below.square().sum(-1))
 
     @property
+    def covariance(self) -> Tensor:
+        """Covariance of the latents, (R, B, n, n)."""
+        root = torch.eye(self.mean.shape[-1], dtype=self.mean.dtype, device=self.mean.device)
+        root = self.log_sd.exp()[..., None] * (root if self.below is None else root + self.below)
+        return root @ root.mT
+
+    @property
     def entropy(self) -> Tensor:
         """Entropy of all latents together, (R, B)."""
         return self.log_sd.sum(-1) + 0.5 * (1 + LOG_2PI) * self.mean.shape[-1]

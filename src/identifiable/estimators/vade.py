@@ -42,6 +42,9 @@ class VaDE(MixtureVAE):
         covariances, half as many for diagonal ones, and an eighth as many to learn the covariance of q. None uses 4000
         for a flow, else `max_steps`.
     posterior : {"auto", "full", "diagonal"}, default="auto". Covariance of q; "auto" uses "full" up to 10 latents.
+    covariance_type : {"diagonal", "full"}, default="diagonal". Covariances of the clusters. "diagonal", as published,
+        fixes the axes of the latents; "full" fits clusters that are not aligned with them, and leaves the latents
+        identified up to an affine map at most. With "full", "auto" starts at the principal components.
     likelihood, binarise, hidden, activation, net : see :class:`Columns`.
     max_steps, batch_size, patience, checkpoint : see :class:`Columns`.
     learning_rate : float or None, default=None. None uses 3e-5 after a flow, else 0.002.
