@@ -15,7 +15,11 @@ def loadings(seed, n=3, columns=10):
 
 
 def found(L, noise, covariance):
-    return directions(torch.as_tensor(L / noise[:, None])[None], covariance, [1] * len(L))
+    return directions(*at(L, noise, covariance), covariance, [1] * len(L))
+
+
+def at(L, noise, covariance):
+    return torch.as_tensor(L / noise[:, None])[None], torch.as_tensor(np.linalg.inv(covariance))[None]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -24,8 +28,7 @@ def test_a_column_counts_with_the_variance_that_others_leave_open(seed):
     L, noise, _ = loadings(seed)
     precision = np.linalg.inv(L @ L.T + np.diag(noise**2))
     expected = (L.T * np.diag(precision)) @ L
-    A = torch.as_tensor(L / noise[:, None])[None]
-    np.testing.assert_allclose(shared_information(A, [1] * len(L)), expected)
+    np.testing.assert_allclose(shared_information(*at(L, noise, np.eye(3)), [1] * len(L))[0], expected)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -67,13 +70,19 @@ def test_spare_latents_that_take_over_the_noise_of_a_column_are_not_in_use(seed,
 def test_levels_of_a_category_are_one_column():
     """One column alone tells of one direction half a bit at most, however many outputs it has."""
     A = torch.as_tensor(np.array([[[9.0, 0.0], [9.0, 0.0], [0.0, 4.0], [0.0, 4.0]]]))
-    np.testing.assert_allclose(directions(A, np.eye(2), [2, 1, 1]).of_latents, [162 / 325, 0.95], atol=0.01)
-    assert directions(A, np.eye(2), [2, 1, 1]).used == 1
-    assert directions(A, np.eye(2), [1, 1, 1, 1]).used == 2
+    one, separate = (directions(A, torch.eye(2)[None].double(), np.eye(2), sizes) for sizes in ([2, 1, 1], [1] * 4))
+    assert one.of_latents.round(1).tolist() == [0.5, 0.9]
+    assert (one.used, separate.used) == (1, 2)
 
 
 def test_a_decoder_that_ignores_the_latents_uses_none():
-    result = directions(torch.zeros(4, 3, 15), np.eye(15), [1, 1, 1])
+    result = directions(torch.zeros(4, 3, 15), torch.eye(15).repeat(4, 1, 1), np.eye(15), [1, 1, 1])
     assert result.used == 0
     np.testing.assert_array_equal(result.of_latents, 0)
     assert repr(result).endswith("0.00, and 3 smaller)")
+
+
+def test_the_cluster_of_x_explains_what_lies_between_the_clusters():
+    """The decoder is flat within the clusters, which differ in the first latent only."""
+    precision = torch.diag(torch.tensor([10.0, 1.0])).repeat(4, 1, 1)
+    np.testing.assert_allclose(directions(torch.zeros(4, 3, 2), precision, np.eye(2), [1, 1, 1]).shares, [0.9, 0])

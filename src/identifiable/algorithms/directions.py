@@ -1,17 +1,17 @@
 r"""Which directions of the latents a decoder uses, so that x carries information about them.
 
-Let Σ be the prior covariance of z, and A_c'A_c the Fisher information of column c on z; for Gaussian noise
-A_c = ∂f_c/∂z / σ_c. Then the precision of z given x is about Σ⁻¹ + Σ_c A_c'A_c. The information that columns share is
+Let Σ be the covariance of the prior mixture, Λ the precision of z within the cluster of x, and A_c'A_c the Fisher
+information of column c on z; for Gaussian noise A_c = ∂f_c/∂z / σ_c. Then the precision of z given x is about
+Λ + Σ_c A_c'A_c. What columns tell in common leaves the covariance
 
-    G = E Σ_c A_c' (I - H_c) A_c,      H_c = A_c (Σ⁻¹ + Σ_b A_b'A_b)⁻¹ A_c'   (the leverage of column c),
+    S = E (Λ + Σ_c A_c' (I - H_c) A_c)⁻¹,      H_c = A_c (Λ + Σ_b A_b'A_b)⁻¹ A_c'   (the leverage of column c),
 
 where (I - H_c)⁻¹ is the variance of column c given all others, in units of its noise. Leverage is removed because
-learnt noise is ambiguous: a spare latent can take over the noise of a column, with the same distribution of x. Such a
-latent, on which one column alone depends, has an eigenvalue of at most 1.
+learnt noise is ambiguous: a spare latent can take over the noise of a column, with the same distribution of x.
 
-The eigenvalues γ of G Σ do not change with an affine map of the latents. The share of a direction that x explains is
-λ = γ / (1 + γ), or ½ log₂ 1/(1 - λ) bits: half a bit at most from one column. A direction is in use from one bit on,
-λ > 3/4, where x halves its standard deviation.
+The eigenvalues 1 - λ of Σ⁻¹ S do not change with an affine map of the latents: λ is the share of the variance of a
+direction that x explains, and ½ log₂ 1/(1 - λ) the bits. One column alone tells half a bit at most. A direction is in
+use from one bit on, λ > 3/4, where x halves its standard deviation.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,8 @@ class Directions:
 
     Examples
     --------
-    >>> found = directions(torch.tensor([[[3.0, 0.0], [3.0, 0.0], [0.0, 9.0]]]), np.eye(2), [1, 1, 1])
+    >>> A = torch.tensor([[[3.0, 0.0], [3.0, 0.0], [0.0, 9.0]]])
+    >>> found = directions(A, torch.eye(2)[None], np.eye(2), [1, 1, 1])
     >>> found  # one column alone changes with the second latent
     Directions(1 of 2 in use. Share explained by x: 0.90, 0.50)
     >>> found.of_latents.round(2), found.used
@@ -62,28 +63,30 @@ class Directions:
         return f"Directions({self.used} of {len(self.shares)} in use. Share explained by x: {listed}{more})"
 
 
-def directions(A: Tensor, covariance: Array, sizes: Sequence[int]) -> Directions:
+def directions(A: Tensor, precision: Tensor, covariance: Array, sizes: Sequence[int]) -> Directions:
     """Return the directions that x explains.
 
     Parameters
     ----------
     A : (N, sum of sizes, n) square roots of the information at N points, stacked over columns.
-    covariance : (n, n) of the latents.
+    precision : (N, n, n) of the latents under the prior within the cluster of each point.
+    covariance : (n, n) of the latents under the prior.
     sizes : rows of A of every column.
     """
     C = np.linalg.cholesky(covariance)
-    shared = shared_information(A.double() @ torch.as_tensor(C, device=A.device), sizes).cpu().numpy()
-    gamma, W = (one[..., ::-1] for one in np.linalg.eigh(shared))
-    shares = gamma.clip(min=0) / (1 + gamma.clip(min=0))
-    left = np.square(C @ W) @ (1 - shares) / np.diag(covariance)
-    return Directions(shares, np.linalg.solve(C.T, W), 1 - left)
+    unit = torch.as_tensor(C, device=A.device)
+    within = unit.mT @ precision.double() @ unit
+    told = shared_information(A.double() @ unit, within, sizes)
+    open_, W = np.linalg.eigh(torch.linalg.inv(within + told).mean(0).cpu().numpy())
+    shares = np.clip(1 - open_, 0, 1)
+    explained = np.square(C @ W) @ shares / np.diag(covariance)
+    return Directions(shares, np.linalg.solve(C.T, W), explained)
 
 
-def shared_information(A: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Return G (n, n) for A (N, sum of sizes, n) and latents of unit covariance."""
-    left = torch.linalg.inv(torch.eye(A.shape[-1], dtype=A.dtype, device=A.device) + A.mT @ A)
-    total = torch.zeros_like(left[0])
+def shared_information(A: Tensor, precision: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Return Σ_c A_c' (I - H_c) A_c, (N, n, n), for A (N, sum of sizes, n) and precisions (N, n, n)."""
+    V = torch.linalg.inv(precision + A.mT @ A)
+    total = torch.zeros_like(V)
     for own in A.split(list(sizes), 1):
-        H = own @ left @ own.mT
-        total += (own.mT @ (own - H @ own)).mean(0)
+        total += own.mT @ (own - own @ V @ (own.mT @ own))
     return total

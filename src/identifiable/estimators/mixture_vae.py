@@ -349,16 +349,21 @@ class MixtureVAE(VariationalAutoencoder):
     def _directions(self, X: FloatArray) -> Directions:
         """Return the directions of the latents that the decoder uses at the posterior means of checked rows."""
 
-        def roots(module: MixtureAutoencoder, x: Tensor) -> Tensor:
-            z = module.encode(x).mean
-            units = torch.eye(module.n, dtype=z.dtype, device=z.device)
-            J = torch.stack([torch.func.jvp(module.decode, (z,), (one.expand_as(z),))[1] for one in units], -1)
-            return module.likelihood.roots_of_information(module.decode(z), J)
+        def information(module: MixtureAutoencoder, x: Tensor) -> Tensor:
+            q = module.encode(x)
+            units = torch.eye(module.n, dtype=q.mean.dtype, device=q.mean.device)
+            J = torch.stack(
+                [torch.func.jvp(module.decode, (q.mean,), (one.expand_as(q.mean),))[1] for one in units], -1
+            )
+            within = torch.zeros_like(q.covariance)
+            for base, part in _parts(module):
+                within[..., part, part] = base.mean_precision(torch.softmax(_expected(base, q, part), -1))
+            return torch.cat([module.likelihood.roots_of_information(module.decode(q.mean), J), within], -2)
 
         prior = block_diag(*(self._mixture(j).covariance for j in range(len(self.n_components_))))
-        likelihood = self.module_.likelihood
-        A = torch.as_tensor(self._apply(roots, self._inputs(X))[0])
-        return directions(A, prior, likelihood.levels or (1,) * likelihood.columns)
+        found, likelihood = torch.as_tensor(self._apply(information, self._inputs(X))[0]), self.module_.likelihood
+        A, within = found.split([likelihood.columns, len(prior)], 1)
+        return directions(A, within, prior, likelihood.levels or (1,) * likelihood.columns)
 
     @property
     def certificate_(self) -> Certificate:

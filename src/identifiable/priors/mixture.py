@@ -92,6 +92,11 @@ class MixtureBase(nn.Module):
         shape, *parameters = self.natural()
         return log_mixture(shape, z.mT, *parameters)
 
+    def mean_precision(self, share: Tensor) -> Tensor:
+        """Σ_k r_k P_k, (R, B, n, n), for shares r (R, B, K) of the components."""
+        M = self._factors
+        return (share @ (M.mT @ M).flatten(2)).unflatten(-1, M.shape[-2:])
+
     def expected(self, mean: Tensor, spread: Tensor) -> Tensor:
         """E log w_k N(z; k), (R, B, K), for latents z of these means (R, B, n) and covariances.
 
