@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from identifiable import VAE, DamagedFileError, GMMFlow, RelaxedVQVAE, files, load, save
+from identifiable import MFCVAE, VAE, DamagedFileError, GMMFlow, RelaxedVQVAE, files, load, save
 from identifiable.nets.grid import GridNet
 from identifiable.persist import rename_account, rename_certificate
 
@@ -66,6 +66,13 @@ def test_models_come_out_as_they_were_saved(model, path):
     assert again.history_.loss.dtype == model.history_.loss.dtype
     save(again, path)
     assert load(path).transform(X).equals(model.transform(X))
+
+
+def test_directions_are_saved_and_absent_in_old_files(path):
+    model = MFCVAE(3, 2, pretrain_steps=3, **QUICK).fit(X)
+    save(model, path)
+    assert repr(load(path).directions_) == repr(model.directions_)
+    assert load(OLD / "MFCVAE.safetensors").directions_ is None
 
 
 def test_the_header_names_class_and_versions_and_holds_no_generator(path):

@@ -23,6 +23,7 @@ import identifiable
 from identifiable import files
 from identifiable.agreement.stability import Stability
 from identifiable.algorithms.coordinates import Coordinates
+from identifiable.algorithms.directions import Directions
 from identifiable.auto.units import Units
 from identifiable.auto.verdict import Candidate, LatentReport
 from identifiable.data.auxiliary import Auxiliary
@@ -38,7 +39,7 @@ from identifiable.training import History
 _RESULTS: dict[str, Any] = {
     c.__name__: c
     for c in (
-        *(Auxiliary, ConditionalPrior, ConvNet, Coordinates, Dense, GridNet, History, Masks),
+        *(Auxiliary, ConditionalPrior, ConvNet, Coordinates, Dense, Directions, GridNet, History, Masks),
         *(Mixture, ResNet, Stability, Candidate, LatentReport, Units),
     )
 }  # the small typed values an estimator may hold

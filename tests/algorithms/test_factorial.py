@@ -12,6 +12,7 @@ from identifiable.algorithms.factorial import (
     em_mixture,
     free_bic,
     moments,
+    most_likely_mixture,
     quadratic_joint,
 )
 from unmixing_problems import factorial_mixture
@@ -96,3 +97,15 @@ def test_splits_and_joins_find_the_number_of_components():
 def test_too_many_components_are_refused():
     with pytest.raises(DataError, match="n_components = 30"):
         em_mixture(np.zeros((20, 2)), 30, 0)
+
+
+def test_the_most_likely_of_several_mixtures_is_kept_in_any_units():
+    rng = np.random.default_rng(0)
+    rows = factorial_mixture(2, 6, rng).sample(300, rng)[0]
+    one, several = (most_likely_mixture(rows, 6, 0, tries=tries) for tries in (1, 8))
+    likelihood = [np.logaddexp.reduce(each.log_joint(rows), axis=1).mean() for each in (one, several)]
+    assert likelihood[1] >= likelihood[0]
+    units = np.array([2.0**-10, 2.0**6])
+    scaled = most_likely_mixture(rows * units, 6, 0, tries=8)
+    np.testing.assert_allclose(scaled.means, several.means * units, rtol=1e-5)
+    np.testing.assert_allclose(scaled.covariances, several.covariances * np.outer(units, units), rtol=1e-5)

@@ -78,6 +78,24 @@ def test_log_likelihood_matches_scipy(g, kind):
     np.testing.assert_allclose(found, log_prob_by_scipy(kind, x, decoded.numpy(), noise), rtol=1e-7)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_information_is_the_covariance_of_the_score(g, kind):
+    """The covariance is a sum over all values of the columns, or over a fine grid of them."""
+    made = likelihood(g, kind, members=1, columns=1, channels=1)
+    if kind == "logistic":
+        made.log_noise.data.fill_(-4)  # hardly any mass beyond black and white
+    grids = {"bernoulli": [0, 1], "logistic": np.arange(256) / 255, "gaussian": np.linspace(-60, 60, 20_001)}
+    product = itertools.product(*(torch.eye(k).double() for k in LEVELS))
+    x = torch.stack([*map(torch.cat, product)]) if kind == "categorical" else torch.as_tensor(grids[kind])[:, None]
+    decoded = rand(g, 1, 1, made.columns) * 0.1
+    outputs = decoded[0].expand(len(x), -1).clone().requires_grad_()
+    log_p = made(x[None], outputs[None])[0]
+    (score,) = torch.autograd.grad(log_p.sum(), outputs)
+    p = log_p.detach().softmax(0)
+    A = made.roots_of_information(decoded, torch.eye(made.columns).double()[None, None])[0, 0]
+    torch.testing.assert_close(A.mT @ A, (score * p[:, None]).mT @ score, rtol=0.02, atol=1e-9)
+
+
 def test_a_gray_value_has_the_mean_log_likelihood_of_its_bits(g):
     made, decoded, gray = likelihood(g, "bernoulli"), rand(g, 1, 1, 6), torch.rand(1, 1, 6, generator=g).double()
     bits = torch.as_tensor(list(itertools.product([0.0, 1.0], repeat=6))).double()[None]
@@ -146,6 +164,7 @@ def test_density_variance_and_entropy_of_q_match_scipy(g, full):
         np.testing.assert_allclose(log_q[:, b].numpy(), expected.logpdf(z[:, b].numpy()), rtol=1e-8)
         assert q.entropy[0, b].item() == pytest.approx(expected.entropy())
         np.testing.assert_allclose(q.variance[0, b].numpy(), np.diag(expected.cov))
+        np.testing.assert_allclose(q.covariance[0, b].numpy(), expected.cov)
 
 
 def test_widen_changes_only_the_scale_of_q(g):

@@ -170,6 +170,28 @@ def test_the_certificate_uses_the_moments_of_the_clusters(fitted):
     model.stability_ = before
 
 
+def test_directions_count_the_latents_of_the_data():
+    """Three latents in ten columns, bent; the model has six latents."""
+    rng = np.random.default_rng(0)
+    z = 2 * rng.normal(size=(5, 3))[rng.integers(5, size=1000)] + rng.normal(size=(1000, 3))
+    h = z @ rng.normal(size=(3, 16))
+    x = np.where(h > 0, h, 0.3 * h) @ rng.normal(size=(16, 10))
+    x = x / x.std(0) + 0.1 * rng.normal(size=(1000, 10))
+    settings = {"init": "autoencoder", "n_restarts": 1, "hidden": (32,), "pretrain_steps": 200, "max_steps": 500}
+    model = VaDE(6, 5, **QUICK | settings | {"batch_size": 256, "learning_rate": 0.005}).fit(x)
+    assert model.directions_.used == 3, model.directions_
+    assert model.directions_.shares[2] > 0.9
+
+
+def test_directions_in_use_lie_in_the_open_facets(x):
+    model = MFCVAE(4, (3, 1), facets=2, **TINY).fit(x)
+    model.module_.gate[..., 2:] = 0
+    found = model._directions(x)
+    assert (found.of_latents[:2] > 0).all()
+    np.testing.assert_allclose(found.of_latents[2:], 0, atol=1e-6)
+    np.testing.assert_allclose(found.shares[2:], 0, atol=1e-6)
+
+
 @pytest.mark.parametrize(("init", "steps"), [("random", 200), ("autoencoder", 60)])
 def test_no_restart_collapses(init, steps):
     """All are finite, and none puts nearly all rows into one cluster."""
@@ -278,6 +300,23 @@ def test_automatic_settings(settings, expected):
     assert (model._init, model._first_beta, model._rate, model._pretrain_steps) == expected
 
 
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_full_covariances_separate_clusters_that_cross(bound):
+    """Two clusters with one centre, along the two diagonals of the latents."""
+    rng = np.random.default_rng(0)
+    u = rng.integers(2, size=800)
+    z = rng.normal(size=(800, 2)) * [2.0, 0.2] @ np.array([[1.0, 1.0], [-1.0, 1.0]])
+    z[u == 1, 0] *= -1
+    x = z @ rng.normal(size=(2, 5)) + 0.05 * rng.normal(size=(800, 5))
+    settings = {"hidden": (32,), "pretrain_steps": 200, "max_steps": 150, "batch_size": 128, "learning_rate": 0.01}
+    model = VaDE(2, 2, bound=bound, covariance_type="full", **QUICK | settings).fit(x)
+    assert model._init == "linear"
+    assert clustering_accuracy(u, model.predict(x)) > 0.85
+    assert np.abs(model.mixture_.covariances[:, 0, 1]).min() > 0.2
+    drawn = np.concatenate([model.sample(500, k, component=k) for k in range(2)])
+    assert clustering_accuracy(np.repeat([0, 1], 500), model.predict(drawn)) > 0.85
+
+
 @pytest.mark.parametrize("init", STARTS)
 def test_every_initialisation_works_with_both_posteriors(x, init):
     for posterior, bound in zip(("full", "diagonal"), BOUNDS, strict=True):
@@ -321,6 +360,8 @@ def test_a_low_first_weight_lowers_the_first_loss(x):
         ("init", {"init": "warm"}),
         ("init", {"init": "flow", "likelihood": "bernoulli"}),
         ("posterior", {"posterior": "low rank"}),
+        ("covariance_type", {"covariance_type": "tied"}),
+        ("init", {"init": "flow", "covariance_type": "full"}),
         ("first_beta", {"first_beta": 0}),
         ("pretrain_steps", {"pretrain_steps": 0}),
         ("n_latents", {"n_latents": 9, "init": "flow"}),

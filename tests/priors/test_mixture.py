@@ -60,15 +60,22 @@ def test_split_components_keeps_the_distribution():
     np.testing.assert_allclose(logsumexp(large.log_joint(z), 1), logsumexp(small.log_joint(z), 1))
 
 
-def test_expected_log_joint_is_that_of_monte_carlo():
-    base = MixtureBase(2, 4, 3, diagonal=True)
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_expected_log_joint_is_that_of_monte_carlo(diagonal):
+    base = MixtureBase(2, 4, 3, diagonal=diagonal)
     with torch.no_grad():
         for i, parameter in enumerate(base.parameters()):
             parameter.copy_(draw(*parameter.shape, seed=i))
-        mean, sd = draw(2, 5, 3, seed=5), draw(2, 5, 3, seed=6).exp()
-        z = (mean + sd * draw(4000, 2, 5, 3, seed=7)).transpose(0, 1).reshape(2, 20_000, 3)
+        mean, root = draw(2, 5, 3, seed=5), torch.diag_embed(draw(2, 5, 3, seed=6).exp())
+        root = root if diagonal else root + draw(2, 5, 3, 3, seed=8).tril(-1)
+        noise = draw(4000, 2, 5, 3, seed=7)
+        z = (mean + (root @ noise[..., None])[..., 0]).transpose(0, 1).reshape(2, 20_000, 3)
+        covariance = root @ root.mT
         samples = base(z).reshape(2, 4000, 5, 4)
-        error = (samples.mean(1) - base.expected(mean, sd.square())).abs()
+        error = (
+            samples.mean(1)
+            - base.expected(mean, torch.diagonal(covariance, dim1=-2, dim2=-1) if diagonal else covariance)
+        ).abs()
     assert (error < 5.5 * samples.std(1) / 4000**0.5).all()
 
 

@@ -217,6 +217,15 @@ def em_mixture(rows: Array, components: int, seed: int, *, max_iter: int = 100, 
     return mixture
 
 
+def most_likely_mixture(rows: Array, components: int, seed: int, *, tries: int) -> Mixture:
+    """Fit a mixture of full covariances to rows (N, n), in any units: the most likely of several starts."""
+    scale = np.maximum(rows.std(0), 1e-6)
+    y, seeds = rows / scale, np.random.SeedSequence(seed).generate_state(tries)
+    found = [em_mixture(y, components, int(s), max_iter=60, floor=1e-3) for s in seeds]
+    best = max(found, key=lambda one: float(log_sum_exp(quadratic_joint(one, y)).mean()))
+    return best.pushforward(np.diag(scale), np.zeros(len(scale)))
+
+
 def quadratic_joint(mixture: Mixture, y: Array) -> Array:
     """Return log w_j N(y; μ_j, C_j) of rows y (N, n), (N, J), as products of matrices.
 

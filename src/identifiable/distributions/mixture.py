@@ -51,6 +51,18 @@ class Mixture:
         for name, value in (("weights", w), ("means", mu), ("covariances", (s + s.swapaxes(1, 2)) / 2)):
             object.__setattr__(self, name, value)
 
+    @property
+    def covariance(self) -> FloatArray:
+        """Covariance (m, m) of the whole mixture.
+
+        Examples
+        --------
+        >>> Mixture([0.5, 0.5], [[0.0], [4.0]], [[1.0], [3.0]]).covariance
+        array([[6.]])
+        """
+        centred = self.means - self.weights @ self.means
+        return np.einsum("j,jab->ab", self.weights, self.covariances) + (self.weights * centred.T) @ centred
+
     def sample(self, size: int, rng: np.random.Generator | np.random.RandomState) -> tuple[FloatArray, IntArray]:
         """Return `size` rows (size, m) and their components (size,); covariances may be singular."""
         component = rng.choice(len(self.weights), size=size, p=self.weights)

@@ -65,6 +65,19 @@ class Likelihood(nn.Module):
         assert self.log_noise is not None
         return self.log_noise.clamp(min=LOG_NOISE_FLOOR).repeat(1, 1, (self.columns // self.log_noise.shape[-1]))
 
+    def roots_of_information(self, decoded: Tensor, J: Tensor) -> Tensor:
+        """Return A with A_c'A_c the Fisher information of column c on z, for J (R, B, columns, n), d decoded / dz."""
+        if self.kind == "gaussian":
+            assert self.log_noise is not None
+            return J * torch.exp(-self.log_noise.clamp(min=LOG_NOISE_FLOOR))[..., None]
+        if self.kind == "bernoulli":
+            return J * (torch.sigmoid(decoded) * torch.sigmoid(-decoded)).sqrt()[..., None]
+        if self.kind == "logistic":
+            return J * (torch.exp(-self._log_scale) / math.sqrt(3))[..., None]
+        parts = zip(decoded.split(self.levels, -1), J.split(self.levels, -2), strict=True)
+        shares = [(torch.softmax(logits, -1)[..., None], own) for logits, own in parts]
+        return torch.cat([p.sqrt() * (own - (p * own).sum(-2, keepdim=True)) for p, own in shares], -2)
+
     def mean(self, decoded: Tensor) -> Tensor:
         """E[x | z], as the encoder takes x; probabilities for categories."""
         if self.kind == "bernoulli":
@@ -115,6 +128,13 @@ class Posterior:
         """Variance of each latent, (R, B, n)."""
         own = torch.exp(2 * self.log_sd)
         return own if self.below is None else own * (1 + self.below.square().sum(-1))
+
+    @property
+    def covariance(self) -> Tensor:
+        """Covariance of the latents, (R, B, n, n)."""
+        root = torch.eye(self.mean.shape[-1], dtype=self.mean.dtype, device=self.mean.device)
+        root = self.log_sd.exp()[..., None] * (root if self.below is None else root + self.below)
+        return root @ root.mT
 
     @property
     def entropy(self) -> Tensor:

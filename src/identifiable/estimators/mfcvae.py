@@ -45,8 +45,8 @@ class MFCVAE(MixtureVAE):
         best held-out bound is kept.
     random_state, device, verbose : see :class:`LatentModel`.
     progressive : bool, default=False. Open the facets one after the other, over the first 0.7 of training.
-    bound, first_beta, init, pretrain_steps, posterior, learning_rate : see `VaDE`. With several facets q is diagonal,
-        and init="flow" is not available.
+    bound, first_beta, init, pretrain_steps, posterior, covariance_type, learning_rate : see `VaDE`. With several facets
+        q is diagonal, and init="flow" is not available.
     likelihood, binarise, hidden, activation, net, max_steps, batch_size, patience, checkpoint : see :class:`Columns`.
 
     Attributes
@@ -57,6 +57,7 @@ class MFCVAE(MixtureVAE):
     image_shape_ : shape of an image, if `fit` was given images.
     restart_scores_ : (R,) bound on held-out rows.
     history_ : `History` of the training.
+    directions_ : `Directions`. Share of each direction of the latents that x explains, and how many are in use.
     stability_, fit_status_ : agreement between restarts.
     certificate_ : `Certificate`: what is identified, and why.
 

@@ -1,6 +1,6 @@
 r"""A variational autoencoder whose prior is a Gaussian mixture, or a product of several; VaDE and MFCVAE share it.
 
-Latents are cut into facets z = (z_1, ..., z_J), each with a hidden cluster u_j and a learnt diagonal mixture
+Latents are cut into facets z = (z_1, ..., z_J), each with a hidden cluster u_j and a learnt mixture, here diagonal,
 
     p(z) = Π_j p(z_j),     p(z_j) = Σ_k w_jk N(z_j; μ_jk, diag σ_jk²).
 
@@ -35,7 +35,8 @@ from scipy.linalg import block_diag
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from identifiable.algorithms.factorial import moments
+from identifiable.algorithms.directions import Directions, directions
+from identifiable.algorithms.factorial import moments, most_likely_mixture
 from identifiable.arrays import BoolArray, FloatArray, hold_out
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError, RecoveryWarning
@@ -52,6 +53,7 @@ BOUNDS = "single-sample", "factorised"
 STARTS = "auto", "flow", "autoencoder", "linear", "random"
 MOST_FLOWN = 20  # latents up to which "auto" starts at a flow
 FULL = 10  # latents up to which "auto" gives the posterior a full covariance
+DIRECTION_ROWS = 200  # held-out rows at which the decoder is differentiated
 MIXTURE_ROWS, EM_STEPS, EM_TRIES = 20_000, 60, 5  # rows that a mixture starts from, steps of EM and how often
 FLOW_STEPS = 3000
 RATE, RATE_AFTER_FLOW = 2e-3, 3e-5  # after a flow the noise is small, and steps must be small too
@@ -83,6 +85,7 @@ class MixtureAutoencoder(Autoencoder):
         likelihood: Likelihood,
         *,
         full: bool,
+        diagonal: bool,
         bypass: bool,
         bends: int,
         rng: torch.Generator | None,
@@ -91,7 +94,8 @@ class MixtureAutoencoder(Autoencoder):
         super().__init__(members, inputs, n, net, likelihood, full=full, bypass=bypass, bends=bends, rng=rng)
         self.facets = facets
         self.bases = nn.ModuleList(
-            MixtureBase(members, one.components, one.latents.stop - one.latents.start, diagonal=True) for one in facets
+            MixtureBase(members, one.components, one.latents.stop - one.latents.start, diagonal=diagonal)
+            for one in facets
         )
         self.register_buffer("gate", torch.ones(members, 1, n))
 
@@ -119,12 +123,14 @@ class MixtureVAE(VariationalAutoencoder):
     init: str = "auto"
     pretrain_steps: int | None = None
     posterior: str = "auto"
+    covariance_type: str = "diagonal"
     learning_rate: float | None = None
 
     module_: MixtureAutoencoder = field(init=False)
     n_components_: tuple[int, ...] = field(init=False)
     n_rows_: int = field(init=False)
     free_mixtures_: tuple[Mixture, ...] = field(init=False)
+    directions_: Directions | None = field(default=None, init=False)  # None in files of version 0.1
 
     @abstractmethod
     def _facets(self) -> tuple[Facet, ...]:
@@ -143,8 +149,7 @@ class MixtureVAE(VariationalAutoencoder):
         if self.bound == "single-sample":
             each = _log_densities(module, z)
         else:
-            joint = [base.expected(q.mean[..., part], q.variance[..., part]) for base, part in _parts(module)]
-            each = [torch.logsumexp(one, -1) for one in joint]
+            each = [torch.logsumexp(_expected(base, q, part), -1) for base, part in _parts(module)]
         if len(each) == 1:
             return -q.entropy - each[0]
         value = torch.zeros_like(each[0])
@@ -164,6 +169,8 @@ class MixtureVAE(VariationalAutoencoder):
         """What "auto" selects."""
         if self.init != "auto":
             return self.init
+        if self.covariance_type == "full":
+            return "linear"
         table = self.likelihood == "gaussian" and self.net is None and len(self._facets()) == 1
         return "flow" if table and self.n_latents <= min(MOST_FLOWN, self.n_features_in_) else "autoencoder"
 
@@ -293,7 +300,15 @@ class MixtureVAE(VariationalAutoencoder):
         z = torch.as_tensor(self._latents(some, module=module), dtype=torch.float32, device=data.device)
         z = z.nan_to_num(0.0, 0.0, 0.0)
         for base, part in _parts(module):
-            base.learn(z[..., part], steps=EM_STEPS, rng=rng, tries=EM_TRIES)
+            if base.off is None:
+                base.learn(z[..., part], steps=EM_STEPS, rng=rng, tries=EM_TRIES)
+            else:
+                own = z[..., part].double().cpu().numpy()
+                found = [
+                    most_likely_mixture(rows, base.means.shape[1], data.seed + r, tries=EM_TRIES)
+                    for r, rows in enumerate(own)
+                ]
+                base.load_state_dict(MixtureBase.of(found, diagonal=False).state_dict())
         module.widen(z.std(1).clamp(min=1e-6).log() + math.log(NARROW))
 
     # -- results of a fit ---------------------------------------------------------------
@@ -315,7 +330,7 @@ class MixtureVAE(VariationalAutoencoder):
 
         def memberships(module: MixtureAutoencoder, x: Tensor) -> Tensor:
             q, (base, part) = module.encode(x), _parts(module)[facet]
-            return torch.softmax(base.expected(q.mean[..., part], q.variance[..., part]), -1)
+            return torch.softmax(_expected(base, q, part), -1)
 
         return self._apply(memberships, self._inputs(X))[0]
 
@@ -326,7 +341,7 @@ class MixtureVAE(VariationalAutoencoder):
         return base.mixture()
 
     def _set_results(self, data: Split) -> None:
-        """Set the mixture of each facet's posterior means under the learnt memberships, with full covariances."""
+        """Set the directions in use, and the mixture of each facet's posterior means, with full covariances."""
         some = data.X_train[np.random.default_rng(0).permutation(len(data.train))[:MIXTURE_ROWS]]
         z, found = self._latents(some)[0].astype(np.float64), []
         for j, facet in enumerate(self._facets()):
@@ -334,6 +349,26 @@ class MixtureVAE(VariationalAutoencoder):
             fewest = min(ROWS_PER_COMPONENT * (own.shape[1] + 1), len(some))
             found.append(moments(own, share, fewest=fewest, pseudo=0.0))
         self.free_mixtures_ = tuple(found)
+        self.directions_ = self._directions(data.X_held[:DIRECTION_ROWS])
+
+    def _directions(self, X: FloatArray) -> Directions:
+        """Return the directions of the latents that the decoder uses at the posterior means of checked rows."""
+
+        def information(module: MixtureAutoencoder, x: Tensor) -> Tensor:
+            q = module.encode(x)
+            units = torch.eye(module.n, dtype=q.mean.dtype, device=q.mean.device)
+            J = torch.stack(
+                [torch.func.jvp(module.decode, (q.mean,), (one.expand_as(q.mean),))[1] for one in units], -1
+            )
+            within = torch.zeros_like(q.covariance)
+            for base, part in _parts(module):
+                within[..., part, part] = base.mean_precision(torch.softmax(_expected(base, q, part), -1))
+            return torch.cat([module.likelihood.roots_of_information(module.decode(q.mean), J), within], -2)
+
+        prior = block_diag(*(self._mixture(j).covariance for j in range(len(self.n_components_))))
+        found, likelihood = torch.as_tensor(self._apply(information, self._inputs(X))[0]), self.module_.likelihood
+        A, within = found.split([likelihood.columns, len(prior)], 1)
+        return directions(A, within, prior, likelihood.levels or (1,) * likelihood.columns)
 
     @property
     def certificate_(self) -> Certificate:
@@ -360,6 +395,7 @@ class MixtureVAE(VariationalAutoencoder):
             self._architecture(),
             self._likelihood(members),
             full=full and len(facets) == 1,
+            diagonal=self.covariance_type == "diagonal",
             bypass=self._init == "flow",
             bends=DEPTH["leaky"] if self._init == "flow" else 0,
             rng=rng,
@@ -370,8 +406,10 @@ class MixtureVAE(VariationalAutoencoder):
         self._require("bound", self.bound in BOUNDS, f"one of {BOUNDS}")
         self._require_positive("first_beta", optional=True)
         self._require("init", self.init in STARTS, f"one of {STARTS}")
-        flows = self.init != "flow" or self.likelihood == "gaussian"
-        self._require("init", flows, "one of ('auto', 'autoencoder', 'linear', 'random') unless likelihood='gaussian'")
+        self._require("covariance_type", self.covariance_type in ("diagonal", "full"), "'diagonal' or 'full'")
+        flows = self.init != "flow" or (self.likelihood == "gaussian" and self.covariance_type == "diagonal")
+        others = "one of ('auto', 'autoencoder', 'linear', 'random')"
+        self._require("init", flows, f"{others} unless likelihood='gaussian' and covariance_type='diagonal'")
         self._require_integers(pretrain_steps=1, optional=True)
         self._require("posterior", self.posterior in ("auto", "full", "diagonal"), "'auto', 'full' or 'diagonal'")
 
@@ -393,6 +431,13 @@ def _principal(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 def _parts(module: MixtureAutoencoder) -> list[tuple[MixtureBase, slice]]:
     return [(base, one.latents) for base, one in zip(module.bases, module.facets, strict=True)]  # type: ignore[misc]
+
+
+def _expected(base: MixtureBase, q: Posterior, part: slice) -> Tensor:
+    """E_q log w_k N(z_j; k), (R, B, K), of a facet."""
+    return base.expected(
+        q.mean[..., part], q.variance[..., part] if base.off is None else q.covariance[..., part, part]
+    )
 
 
 def _log_densities(module: MixtureAutoencoder, z: Tensor) -> list[Tensor]:

@@ -42,6 +42,9 @@ class VaDE(MixtureVAE):
         covariances, two thirds as many for diagonal ones, and an eighth as many to learn the covariance of q. None uses
         3000 for a flow, else `max_steps`.
     posterior : {"auto", "full", "diagonal"}, default="auto". Covariance of q; "auto" uses "full" up to 10 latents.
+    covariance_type : {"diagonal", "full"}, default="diagonal". Covariances of the clusters. "diagonal", as published,
+        fixes the axes of the latents; "full" fits clusters that are not aligned with them, and leaves the latents
+        identified up to an affine map at most. With "full", "auto" starts at the principal components.
     likelihood, binarise, hidden, activation, net : see :class:`Columns`.
     max_steps, batch_size, checkpoint : see :class:`Columns`.
     patience : see :class:`Columns`. After a flow, which the bound improves little, a third of it.
@@ -55,6 +58,7 @@ class VaDE(MixtureVAE):
     restart_scores_ : (R,) bound on held-out rows.
     kept_ : the restart that was kept.
     history_ : `History` of the training.
+    directions_ : `Directions`. Share of each direction of the latents that x explains, and how many are in use.
     stability_, fit_status_ : agreement between restarts.
     certificate_ : `Certificate`. What is identified, and why.
 

@@ -147,8 +147,7 @@ def _check_pair(p: Mixture, q: Mixture) -> None:
 def _whiten(p: Mixture) -> tuple[Mixture, FloatArray, FloatArray]:
     """Return p with mean 0 and covariance I, without its empty components, and the root and centre that undo it."""
     centre = p.weights @ p.means
-    spread = p.means - centre
-    root = np.linalg.cholesky(np.einsum("j,jab->ab", p.weights, p.covariances) + (p.weights * spread.T) @ spread)
+    root = np.linalg.cholesky(p.covariance)
     inverse = np.linalg.inv(root)
     kept = p.weights > 0
     full = Mixture(p.weights[kept], p.means[kept], p.covariances[kept])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from identifiable.arrays import IntArray
 from identifiable.distributions.densities import LOG_2PI
 from identifiable.distributions.mixture import Mixture
-from identifiable.priors.quadratic import DIAGONAL, Shape, joint, log_mixture, upper_triangle
+from identifiable.priors.quadratic import DIAGONAL, Diagonal, Shape, joint, log_mixture, upper_triangle
 
 LOG_PRECISION_RANGE = -4.0, 6.0  # of log(1 / sd) within a component: without it the likelihood has no upper bound
 
@@ -92,9 +92,19 @@ class MixtureBase(nn.Module):
         shape, *parameters = self.natural()
         return log_mixture(shape, z.mT, *parameters)
 
-    def expected(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """E log w_k N(z; k), (R, B, K), for latents z of these means and variances, (R, B, n); diagonal bases only."""
-        return self(mean) - 0.5 * variance @ (2 * self._a).exp().mT
+    def mean_precision(self, share: Tensor) -> Tensor:
+        """Σ_k r_k P_k, (R, B, n, n), for shares r (R, B, K) of the components."""
+        M = self._factors
+        return (share @ (M.mT @ M).flatten(2)).unflatten(-1, M.shape[-2:])
+
+    def expected(self, mean: Tensor, spread: Tensor) -> Tensor:
+        """E log w_k N(z; k), (R, B, K), for latents z of these means (R, B, n) and covariances.
+
+        A diagonal base takes their variances (R, B, n), a full one the matrices (R, B, n, n).
+        """
+        shape, packed, *_ = self.natural()
+        entries = 0.5 * spread if isinstance(shape, Diagonal) else shape.pack(spread) * shape.share[:, 0].to(spread)
+        return self(mean) - entries @ packed.mT
 
     @torch.no_grad()
     def learn(self, z: Tensor, *, steps: int, rng: torch.Generator, tries: int = 1) -> None:
