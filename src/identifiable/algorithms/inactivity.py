@@ -91,8 +91,8 @@ def blocks_of_posteriors(r: Array) -> tuple[tuple[int, ...], ...]:
 
     1. √N corr(r_i, r_k) > Φ⁻¹(1 - α), as in `blocks_of_inactive`,
     2. corr(a_i, a_k) > 1/2, estimated as corr(r_i, r_k) / √(b_i b_k), by more than its standard error,
-    3. b_i, b_k > 1/2: the spikes are narrow. Where they are wide, r_i depends on the size of z_i alone, and the sizes of
-       dependent latents are correlated.
+    3. b_i, b_k > 1/2: the spikes are narrow. Where they are wide, r_i depends on the size of z_i alone, and the sizes
+       of dependent latents are correlated.
 
     Examples
     --------

@@ -174,13 +174,16 @@ class KeypointEncoder(TrainedModel):
         source: Any = [rows] if data.source is None else self._stream(data.source, device)
         each = held.expand(self.n_restarts, -1, -1)
         search = max(1, round(SHARE_OF_SEARCH * self.max_steps / 2))
-        for part in range(2):
-            blur = Anneal(BLUR, 1.0, until=0.75, geometric=False)
-            plan = self._plan(search, warm_up=0.25, final=1.0, anneal={"blur": blur})
-            yield Stage(net, partial(self._loss, net), source, plan, data.seed + part)
-            if part == 0:
-                free_slots(net, each, needed_slots(net, each, None), rng)
-        net = net.only(needed_slots(net, each, self.n_latents))
+        blur = Anneal(BLUR, 1.0, until=0.75, geometric=False)
+        plan = self._plan(search, warm_up=0.25, final=1.0, anneal={"blur": blur})
+        yield Stage(net, partial(self._loss, net), source, plan, data.seed)
+        kept = net.only(needed_slots(net, each, self.n_latents))
+        needed = needed_slots(net, each, None)
+        if needed.shape[1] < kept.slots or self.n_latents is None:  # some thing may have no slot yet
+            free_slots(net, each, needed, rng)
+            yield Stage(net, partial(self._loss, net), source, plan, data.seed + 1)
+            kept = more_needed(kept, net.only(needed_slots(net, each, self.n_latents)), each)
+        net = kept
         self.n_slots_ = net.slots
         plan = self._plan(max(1, self.max_steps - 2 * search), warm_up=0.1, final=0.01, settled_from=SETTLED_FROM)
         self.history_ = yield Stage(
@@ -278,6 +281,14 @@ def needed_slots(net: Keypoints, x: Tensor, n_latents: int | None) -> Tensor:
     last_first, rise = torch.stack(dropped[::-1], 1), torch.stack(costs[::-1], 1)  # (R, K)
     count = (rise > NEEDED * rise[:, :1]).int().argmin(1) if n_latents is None else torch.tensor([n_latents // 2])
     return last_first[:, : max(1, int(count.max()))].sort(1).values
+
+
+@torch.no_grad()
+def more_needed(one: Keypoints, other: Keypoints, x: Tensor) -> Keypoints:
+    """Return the other nets if on images x (R, B, h w c) they save at least a tenth of a slot more of the error."""
+    errors = [(net.decode(net.encode(x)) - x).square().mean() for net in (one, other)]
+    nothing = (one.decode(one.encode(x), visible=torch.zeros(one.members, one.slots, device=x.device)) - x).square()
+    return other if errors[0] - errors[1] > NEEDED * (nothing.mean() - errors[0]) / one.slots else one
 
 
 @torch.no_grad()

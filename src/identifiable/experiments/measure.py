@@ -6,7 +6,7 @@
 |---|---|---|
 | recovery | how close are the latents to the true ones, on new rows? | mcc, r2; mcc_sparse where the basis is rotated |
 | independent | the same, on rows whose latents are independent | mcc_independent, mcc |
-| blocks | are groups of latents separated? | block_r2, leak |
+| blocks | are groups of latents separated? | block_r2, leak, blocks_right; for images also of the code |
 | graph | which graph does PC find among the latents? | delta_shd, shd_recovered, shd_true |
 | agreement | do fits agree with each other, where no ground truth is known? | weak, strong, dist |
 | minimisers | is the truth the only minimiser of the exact likelihood? | unique, gap |
@@ -33,13 +33,17 @@ from identifiable.data.sample import Sample
 from identifiable.data.simulator import Simulator
 from identifiable.errors import RecoveryWarning
 from identifiable.estimators.base import LatentModel
+from identifiable.estimators.baselines import IndependentComponents
+from identifiable.estimators.image_unmixing import ImageUnmixing
 from identifiable.estimators.relaxed_vqvae import RelaxedVQVAE, position_mcc
+from identifiable.estimators.sparse_unmixing import SparseUnmixing
 from identifiable.estimators.two_stage import TwoStage
 from identifiable.experiments.recipe import BASELINES, NET, Measurement, Method, Run
 from identifiable.metrics import block_r2, correlation_matrix, dist_aff_l2, match, mcc, r2, strong_mcc, weak_mcc
 
 GRAPH_ROWS = 5000  # all latents active
 NEW_DATA = 1_000_003  # added to the seed of a run for its new rows
+OF_IMAGES = "ImageUnmixing", "KeypointEncoder"
 MOST_PIXELS = 1024  # given to a linear method
 DECIMALS = 3  # of the arrays in a record
 SIMULATORS: Mapping[str, Callable[..., Sample]] = {
@@ -174,7 +178,8 @@ def blocks(run: Run, device: str) -> Measurement:
     sample, new = make_data(run)
     fitted = fit(run, sample, device)
     assert new.z is not None
-    sizes = run.values.get("blocks") or [2] * (new.z.shape[1] // 2)
+    pair = 1 if run.values.get("separately") else 2
+    sizes = run.values.get("blocks") or [pair] * (new.z.shape[1] // pair)
     ends = np.cumsum(sizes)
     groups = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
     found = block_r2(new.z, fitted.latents(new), groups)
@@ -182,8 +187,27 @@ def blocks(run: Run, device: str) -> Measurement:
     others = found.table[assigned].copy()
     others[np.arange(assigned.sum()), found.assignment[assigned]] = 0
     metrics = {"block_r2": found.mean, "worst_block": float(found.scores.min()), "leak": float(others.max(1).mean())}
+    if hasattr(fitted.model, "blocks_"):
+        own = [sorted(found.assignment[list(block)].tolist()) for block in fitted.model.blocks_]
+        several = [[b] * len(group) for b, group in enumerate(groups) if len(group) > 1]
+        metrics["blocks_right"] = float(sorted(own) == several)
+    if isinstance(fitted.model, ImageUnmixing):
+        metrics |= _of_code(fitted.model, sample, new, groups, run.seed)
     by_block = found.table[np.argsort(found.assignment, kind="stable")]
     return Measurement(fitted.metrics() | metrics, {"blocks": _rounded(by_block)})
+
+
+def _of_code(model: ImageUnmixing, sample: Sample, new: Sample, groups: list[list[int]], seed: int) -> dict[str, float]:
+    """Return the R² of the code itself, and, after a random linear mixing of it, of `SparseUnmixing` and FastICA."""
+    assert new.z is not None
+    code, new_code = (np.asarray(model.encoder_.transform(s.x), dtype=np.float64) for s in (sample, new))
+    n = code.shape[1]
+    mixing = np.random.default_rng(seed).normal(size=(n, n)) / code.std(0)[:, None]
+    scores = {"code_r2": block_r2(new.z, new_code, groups).mean}
+    for name, method in (("mixed_sparse", SparseUnmixing), ("mixed_ica", IndependentComponents)):
+        found = method(n, random_state=seed, verbose=0).fit(code @ mixing).transform(new_code @ mixing)
+        scores[name] = block_r2(new.z, np.asarray(found), groups).mean
+    return scores
 
 
 def graph(run: Run, device: str) -> Measurement:
@@ -297,6 +321,8 @@ def _build(run: Run, how: Method, sample: Sample, device: str, restarts: int | N
     model = estimator(**{"n_latents": request.latents or true_number, **params, "random_state": run.seed, "verbose": 0})
     if "device" in model.get_params():
         model.set_params(device=device)
+    if "image_shape" in model.get_params():
+        model.set_params(image_shape=sample.image_shape)
     if restarts is not None:
         model.set_params(n_restarts=restarts)
     if how.estimator == "RawData":
@@ -320,9 +346,9 @@ def _subset(sample: Sample, rows: int | None, rng: np.random.RandomState) -> Sam
 def _as_tables(how: Method, sample: Sample, new: Sample) -> tuple[Sample, Sample]:
     """Turn images into tables: downsampled if they have many pixels, without constant or duplicate columns.
 
-    Methods with a net are given the images unchanged.
+    Methods of images, and those with a net, are given the images unchanged.
     """
-    if any("net" in step.params for step in _steps(how)):
+    if any("net" in step.params or step.estimator in OF_IMAGES for step in _steps(how)):
         return sample, new
     x, x_new = _downsampled(sample), _downsampled(new)
     first = np.sort(np.unique(x, axis=1, return_index=True)[1])
