@@ -33,6 +33,7 @@ from identifiable.nets.keypoints import Keypoints
 from identifiable.training import Anneal, Batch, History, Plan, Stage, Step
 
 MOST_PIXELS = 32  # per side of the images that the nets see
+STARTS = 3  # nets per restart at the start; the one with the smallest error is trained on
 SPARE = 4  # slots at the start beyond the keypoints
 MOST_SLOTS = 10  # at the start, where the number of keypoints has to be found
 SEEN = 256  # images by which slots are judged
@@ -170,13 +171,14 @@ class KeypointEncoder(TrainedModel):
         held = torch.as_tensor(self._inputs(data.X_held[:SEEN]), device=device)
         ground = rows[:1000].median(0).values.cpu().reshape(self._small)
         slots = MOST_SLOTS if self.n_latents is None else self.n_latents // 2 + SPARE
-        net = Keypoints(ground, slots, self.n_restarts, rng=rng).to(device)
+        net = Keypoints(ground, slots, STARTS * self.n_restarts, rng=rng).to(device)
         source: Any = [rows] if data.source is None else self._stream(data.source, device)
         each = held.expand(self.n_restarts, -1, -1)
         search = max(1, round(SHARE_OF_SEARCH * self.max_steps / 2))
         blur = Anneal(BLUR, 1.0, until=0.75, geometric=False)
         plan = self._plan(search, warm_up=0.25, final=1.0, anneal={"blur": blur})
         yield Stage(net, partial(self._loss, net), source, plan, data.seed)
+        net = best_starts(net, held, self.n_latents)
         kept = net.only(needed_slots(net, each, self.n_latents))
         needed = needed_slots(net, each, None)
         if needed.shape[1] < kept.slots or self.n_latents is None:  # some thing may have no slot yet
@@ -254,12 +256,11 @@ class KeypointEncoder(TrainedModel):
 
 
 @torch.no_grad()
-def needed_slots(net: Keypoints, x: Tensor, n_latents: int | None) -> Tensor:
-    """Return the slots (R, K) of each member that the reconstruction of images x (R, B, h w c) needs.
+def slots_by_need(net: Keypoints, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the slots of each member, the most needed first, and what each costs, both (R, K).
 
-    One slot after the other is dropped: one that follows another, or else the one without which the squared error rises
-    least. If the number is not given, a slot is needed if its loss costs a tenth of what that of the last one does, and
-    members keep as many slots as the one that needs most.
+    One slot after the other is dropped: one that follows another, or else the one without which the squared error of
+    images x (R, B, h w c) rises least. This rise, relative to that of the last one, is the cost.
     """
     p, members = net.encode(x), torch.arange(net.members)
     follows = _follows(p.unflatten(2, (-1, 2)))
@@ -278,9 +279,40 @@ def needed_slots(net: Keypoints, x: Tensor, n_latents: int | None) -> Tensor:
         visible[members, least] = 0
         dropped.append(least)
         costs.append(cost)
-    last_first, rise = torch.stack(dropped[::-1], 1), torch.stack(costs[::-1], 1)  # (R, K)
-    count = (rise > NEEDED * rise[:, :1]).int().argmin(1) if n_latents is None else torch.tensor([n_latents // 2])
-    return last_first[:, : max(1, int(count.max()))].sort(1).values
+    cost = torch.stack(costs[::-1], 1)
+    return torch.stack(dropped[::-1], 1), cost / cost[:, :1].clamp(min=1e-20)
+
+
+def needed_slots(net: Keypoints, x: Tensor, n_latents: int | None) -> Tensor:
+    """Return the slots (R, K) of each member that the reconstruction of images x (R, B, h w c) needs.
+
+    If the number is not given, a slot is needed if it costs a tenth of the first one, and members keep as many slots as
+    the one that needs most.
+    """
+    order, cost = slots_by_need(net, x)
+    count = int(_count(cost).max()) if n_latents is None else n_latents // 2
+    return order[:, :count].sort(1).values
+
+
+def best_starts(net: Keypoints, x: Tensor, n_latents: int | None) -> Keypoints:
+    """Return, of each `STARTS` members, the one whose least needed slot costs most on images x (B, h w c).
+
+    If the number is not given, it is one with the most needed slots. The error itself would favour sharp sprites that
+    miss a thing.
+    """
+    _, cost = slots_by_need(net, x.expand(net.members, -1, -1))
+    count = _count(cost) if n_latents is None else torch.full((net.members,), n_latents // 2)
+    score = count + cost.cpu().gather(1, count[:, None] - 1)[:, 0]
+    best = score.reshape(-1, STARTS).argmax(1) + STARTS * torch.arange(net.members // STARTS)
+    chosen = Keypoints(net.ground[0].detach(), net.slots, len(best)).to(x.device)
+    chosen.load_state_dict({name: value[best.to(x.device)] for name, value in net.state_dict().items()})
+    return chosen
+
+
+def _count(cost: Tensor) -> Tensor:
+    """Return how many slots of each member (R,) are needed, given their costs (R, K)."""
+    enough = torch.cat([cost > NEEDED, torch.zeros_like(cost[:, :1], dtype=torch.bool)], 1)
+    return enough.int().argmin(1).clamp(min=1).cpu()
 
 
 @torch.no_grad()
