@@ -163,7 +163,12 @@ def _built(header: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str
     known = getattr(identifiable, name, None) if isinstance(name, str) and name in identifiable.__all__ else None
     if not (isinstance(known, type) and issubclass(known, BaseEstimator)):
         raise _UnknownError(repr(name))
-    parameters = {_PARAMETERS.get(k, k): _decode(v, tensors) for k, v in header["parameters"].items()}
+    parameters = {
+        _PARAMETERS.get(k, k): _built(v["estimator"], tensors, device)
+        if isinstance(v, dict) and "estimator" in v
+        else _decode(v, tensors)
+        for k, v in header["parameters"].items()
+    }
     if parameters.get("flow") == "bent":
         parameters["flow"] = "softplus"
     model: Any = known(**parameters)
