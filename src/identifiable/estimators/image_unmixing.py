@@ -28,7 +28,7 @@ from identifiable.theory import Certificate, Check
 
 @dataclass(eq=False, repr=False)
 class ImageUnmixing(LatentModel):
-    """Find the latents of images in which things move and are inactive now and then.
+    """Find the latents of images in which things move and are intermittently inactive.
 
     Parameters
     ----------
