@@ -94,17 +94,18 @@ def draw(frame: pd.DataFrame, path: Path) -> None:
     """Draw seconds and memory against rows and latents."""
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(2, 2, figsize=(10, 7.5), sharey="row", layout="constrained")
+    figure, axes = plt.subplots(2, 2, figsize=(11, 7.5), sharey="row", layout="constrained")
     for column, (along, label) in enumerate((("rows", "rows (5 latents)"), ("n", "latents (10,000 rows)"))):
         fixed = {"rows": ("n", LATENTS[0]), "n": ("rows", ROWS[1])}[along]
-        for name, own in frame[frame[fixed[0]] == fixed[1]].groupby("estimator", sort=False):
+        for number, name in enumerate(SIMULATORS):
+            own = frame[(frame[fixed[0]] == fixed[1]) & (frame["estimator"] == name)]
             ended = own.dropna(subset="seconds").sort_values(along)
             for axis, unit in zip(axes[:, column], ("seconds", "MiB"), strict=True):
-                axis.plot(ended[along], ended[unit].clip(lower=1e-2), marker="o", label=name)
+                axis.plot(ended[along], ended[unit].clip(lower=1e-2), marker="o", label=name, color=f"C{number}")
         for axis, unit in zip(axes[:, column], ("seconds", "MiB above the start"), strict=True):
             axis.set(xscale="log", yscale="log", xlabel=label, ylabel=unit if column == 0 else "")
             axis.grid(alpha=0.3)
-    axes[0, 0].legend(fontsize=8)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
     figure.savefig(path, dpi=110)
 
 
