@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from identifiable.nets import (
     as_tensor,
     in_precision_of,
     join_members,
+    members_in_threads,
     select_member,
     select_members,
     set_rng,
@@ -126,6 +128,44 @@ def test_mlp_drops_after_the_given_layer(rng, after):
     alone = select_member(net.eval(), 1)
     torch.testing.assert_close(alone(x[1:])[0], net(x)[1])
     assert in_precision_of(net, x.double().numpy())(x.double()).dtype == torch.float64
+
+
+def gradients(net, x):
+    """Return the outputs, and the gradients with respect to x and to the parameters that are trained."""
+    out = net(x)
+    tensors = [t for t in (x, *net.parameters()) if t.requires_grad]
+    return out.detach(), *torch.autograd.grad(out.square().sum(), tensors)
+
+
+@pytest.mark.parametrize("members", [1, 2, 3])
+@pytest.mark.parametrize("inner", [False, True], ids=["of data", "of latents"])
+def test_members_in_threads_have_the_same_gradients(members, inner, rng, monkeypatch):
+    net = MLP(members, (3, 64, 64, 2), rng=rng)
+    net.layers[1].bias.requires_grad_(False)
+    x = torch.randn(members, 1000, 3, generator=rng, requires_grad=inner)
+    expected, used = gradients(net, x), []
+    submit = ThreadPoolExecutor.submit
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", lambda *args: used.append(1) or submit(*args))
+    with members_in_threads(2):
+        found = gradients(net, x)
+    assert len(used) == 2 * (members - 1)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_dropout_draws_the_same_in_threads():
+    net, x = MLP(2, (3, 64, 1), dropout=0.5, dropout_after=1), torch.ones(2, 1000, 3)
+    set_rng(net, torch.Generator().manual_seed(0))
+    with members_in_threads(2):
+        apart = net(x)
+    set_rng(net, torch.Generator().manual_seed(0))
+    assert torch.equal(apart, net(x))
+
+
+def test_an_error_in_a_thread_is_raised():
+    net = MLP(2, (3, 64, 1))
+    with members_in_threads(2), pytest.raises(RuntimeError, match="batch2"):
+        net(torch.ones(2, 1000, 4))
 
 
 def test_dropout_needs_a_share_below_one_and_a_hidden_layer():

@@ -135,8 +135,8 @@ class IVAE(GivenU, VariationalAutoencoder):
         authors' code (100, 1, 0, 10). The last three are estimated on batches, and q must be diagonal.
     hidden, activation : layers of the encoder; the decoder mirrors them. Both have a linear map in parallel.
     net : see :class:`Columns`. Has no linear map; training starts with a tenth of the divergence.
-    max_steps : int, default=2400. Training steps. With init="flow", the flow takes as many, a third is for the nets to
-        follow it, and two thirds are with the bound.
+    max_steps : int, default=2400. Training steps of the nets. With init="flow", half of them follow the flow, which
+        trains for as many, and half use the bound.
     batch_size, learning_rate, patience, checkpoint : see :class:`Columns`.
     resolve : bool, default=False. Also find the linear map A that Theorem 1 leaves, by linear ICA on the sufficient
         statistics: `independent_statistics`. Not needed where the certificate says PS.
@@ -294,7 +294,7 @@ class IVAE(GivenU, VariationalAutoencoder):
 
     @property
     def _steps(self) -> int:
-        return max(1, 2 * self.max_steps // 3) if self._init == "flow" else self.max_steps
+        return max(1, self.max_steps // 2) if self._init == "flow" else self.max_steps
 
     @property
     def _capture(self) -> bool:
@@ -345,7 +345,7 @@ class IVAE(GivenU, VariationalAutoencoder):
             verbose=self.verbose,
             family=self.family_,
             u_types="categorical",
-            max_steps=self.max_steps,
+            max_steps=self._steps,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RecoveryWarning)
@@ -357,7 +357,7 @@ class IVAE(GivenU, VariationalAutoencoder):
         latents = (latents - centre) / latents.std(1, keepdims=True)
         if self.table_:
             module.prior.start_at_moments(latents, codes)
-        plan = Plan(max(1, self.max_steps // 3), self.batch_size, self._rate, clip=5.0)
+        plan = Plan(self._steps, self.batch_size, self._rate, clip=5.0)
         rows, own = (torch.as_tensor(v, dtype=torch.float32, device=data.device) for v in (e, latents))
         yield follow(module, rows, own, plan, data.seed)
         set_noise(module, rows, own)

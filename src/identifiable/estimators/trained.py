@@ -19,7 +19,7 @@ from identifiable.arrays import Array, FloatArray, Rows, hold_out
 from identifiable.data.simulator import Simulator
 from identifiable.errors import DataError
 from identifiable.estimators.base import LatentModel, resolve_device
-from identifiable.nets import in_precision_of, select_member
+from identifiable.nets import in_precision_of, members_in_threads, select_member
 from identifiable.training import History, Stage, run
 
 BLOCK = 4096  # rows that go through the nets at once outside training
@@ -121,7 +121,7 @@ class TrainedModel(LatentModel):
         self._check_parameters()
         data = self._split(X, y)
         self._set_inputs(data)
-        with one_thread() if self._one_thread else nullcontext():
+        with one_thread() if self._one_thread else nullcontext(1) as threads, members_in_threads(threads):
             self._restarts = run(self._stages(data), self.verbose)
         self._keep_restart(data)
         self._set_results(data)

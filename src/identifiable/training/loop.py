@@ -188,10 +188,11 @@ def _advance(run: Run, loss: Loss, step: Step, batch: Batch) -> tuple[Tensor, Te
 def _clip_gradients(run: Run, clip: float | None) -> Tensor:
     """Bound the gradient norm of each member by clip; replace gradients that are not finite by zero."""
     gradients = [p.grad for p in run.parameters if p.grad is not None]
-    norms = torch.stack([torch.linalg.vector_norm(g.reshape(run.members, -1), dim=1) for g in gradients])
-    norm: Tensor = torch.linalg.vector_norm(norms, dim=0)
+    norm: Tensor = torch.linalg.vector_norm(torch.cat([g.reshape(run.members, -1) for g in gradients], 1), dim=1)
     factor = torch.ones_like(norm) if clip is None else (clip / norm.clamp(min=1e-12)).clamp(max=1)
     factor = torch.where(norm.isfinite(), factor, torch.zeros_like(factor))
+    if run.device.type == "cpu" and bool((factor == 1).all()):
+        return norm
     for g in gradients:
         g.nan_to_num_(0.0, 0.0, 0.0).mul_(factor.reshape(-1, *[1] * (g.dim() - 1)))
     return norm
