@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from identifiable.algorithms.diagonal_basis import diagonal_basis
 from identifiable.algorithms.joint_diagonalisation import diagonalise
 from identifiable.algorithms.singular import log_sum_exp
 from identifiable.arrays import Array
@@ -24,6 +25,8 @@ from identifiable.errors import DataError
 from identifiable.training.clock import require_time
 
 PSEUDO_ROWS = 2.0  # of the pooled covariance, added to those of every component
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # numbers of components tried with free covariances
+ROWS_PER_COMPONENT = 4  # least rows per component and per parameter of its mean, for a number of components
 FEWEST_ROWS = 2.0  # a component with no more is dropped
 SPLITS = 4  # ways to split, or join, that are tried
 HALVING_STEPS = 10  # steps of EM within a component that is to be split
@@ -288,3 +291,28 @@ def moments(
     sums[:, i, k] = sums[:, k, i] = packed - rows[:, None] * means[:, i] * means[:, k]
     C = (sums + pseudo * sums.sum(0) / rows.sum()) / (rows + pseudo)[:, None, None]
     return Mixture(rows / rows.sum(), means, C + floor * np.eye(n))
+
+
+def sized_mixture(
+    white: Array, noise: Array, seed: int, *, most: int, max_iter: int = 200, tol: float = 1e-5
+) -> FactorialMixture:
+    """Fit a mixture with at most this many components to white rows (N, n), with the number that minimises BIC.
+
+    BIC is minimised twice: over free covariances, then over covariances that are diagonal in one basis. Few rows allow
+    fewer components. The noise (n, n) is that of `diagonal_basis`.
+    """
+    most = max(1, min(most, len(white) // (ROWS_PER_COMPONENT * (white.shape[1] + 1))))
+    best, lowest, since = em_mixture(white, 1, seed), np.inf, 0
+    for J in SIZES[: int(np.searchsorted(SIZES, most, side="right"))]:
+        tried = em_mixture(white, J, seed)
+        bic = free_bic(tried, white)
+        best, lowest, since = (tried, bic, 0) if bic < lowest else (best, lowest, since + 1)
+        if since == 2:
+            break
+    start = unmixed(best, noise).improved(white, max_iter=max_iter, tol=tol).model
+    return start.resized(white, most=most, max_iter=30, tol=10 * tol)
+
+
+def unmixed(start: Mixture, noise: Array) -> FactorialMixture:
+    """Return a mixture in the basis in which its covariances are diagonal, by the closed form."""
+    return FactorialMixture.of(start, diagonal_basis(start, noise=noise if noise.any() else None).W)

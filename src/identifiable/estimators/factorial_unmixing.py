@@ -25,7 +25,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from identifiable.algorithms.coordinates import Coordinates, one_thread
 from identifiable.algorithms.diagonal_basis import diagonal_basis, in_basis
-from identifiable.algorithms.factorial import FactorialMixture, covariances_of, em_mixture, free_bic
+from identifiable.algorithms.factorial import (
+    ROWS_PER_COMPONENT,
+    FactorialMixture,
+    covariances_of,
+    em_mixture,
+    sized_mixture,
+    unmixed,
+)
 from identifiable.algorithms.singular import log_sum_exp
 from identifiable.algorithms.ties import tied
 from identifiable.arrays import Array, FloatArray, is_real
@@ -33,9 +40,7 @@ from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.affine import AffineModel
 from identifiable.theory import Certificate, Structure, certify, structure_of
 
-SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # numbers of components tried with free covariances
 CHOICE_ROWS = 20_000  # rows on which the number of components is selected
-ROWS_PER_COMPONENT = 4  # least rows per component and per parameter of its mean, for a number of components
 
 
 @dataclass(eq=False, repr=False)
@@ -223,28 +228,3 @@ class FactorialUnmixing(AffineModel):
         valid = self.noise is None or self.noise == 0 or is_real(self.noise, 0)
         self._require("noise", valid, "None or a real number >= 0")
         self._require_positive("tol")
-
-
-def sized_mixture(
-    white: Array, noise: Array, seed: int, *, most: int, max_iter: int = 200, tol: float = 1e-5
-) -> FactorialMixture:
-    """Fit a mixture with at most this many components to white rows (N, n), with the number that minimises BIC.
-
-    BIC is minimised twice: over free covariances, then over covariances that are diagonal in one basis. Few rows allow
-    fewer components. The noise (n, n) is that of `diagonal_basis`.
-    """
-    most = max(1, min(most, len(white) // (ROWS_PER_COMPONENT * (white.shape[1] + 1))))
-    best, lowest, since = em_mixture(white, 1, seed), np.inf, 0
-    for J in SIZES[: int(np.searchsorted(SIZES, most, side="right"))]:
-        tried = em_mixture(white, J, seed)
-        bic = free_bic(tried, white)
-        best, lowest, since = (tried, bic, 0) if bic < lowest else (best, lowest, since + 1)
-        if since == 2:
-            break
-    start = unmixed(best, noise).improved(white, max_iter=max_iter, tol=tol).model
-    return start.resized(white, most=most, max_iter=30, tol=10 * tol)
-
-
-def unmixed(start: Mixture, noise: Array) -> FactorialMixture:
-    """Return a mixture in the basis in which its covariances are diagonal, by the closed form."""
-    return FactorialMixture.of(start, diagonal_basis(start, noise=noise if noise.any() else None).W)

@@ -23,24 +23,27 @@ from torch import Tensor
 
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.algorithms.diagonal_basis import diagonal_basis
-from identifiable.algorithms.factorial import FactorialMixture, em_mixture, moments
+from identifiable.algorithms.factorial import (
+    ROWS_PER_COMPONENT,
+    FactorialMixture,
+    em_mixture,
+    moments,
+    sized_mixture,
+)
 from identifiable.arrays import Array, FloatArray, is_integer
 from identifiable.distributions.mixture import Mixture
-from identifiable.estimators.factorial_unmixing import sized_mixture
 from identifiable.estimators.trained import LatentModule, Split, TrainedModel
 from identifiable.flows import AutoregressiveFlow, SmoothLeakyFlow, SoftplusFlow
 from identifiable.nets import as_tensor
 from identifiable.priors.mixture import MixtureBase, split_components
 from identifiable.theory import Certificate, Structure, full_rank, structure_of
-from identifiable.training import Anneal, Batch, History, Plan, Stage, Step
+from identifiable.training import SETTLED_FROM, Anneal, Batch, History, Plan, Stage, Step
 
 DEPTH = {"leaky": 20, "softplus": 12, "autoregressive": 10}
 RATE = {"leaky": 3e-2, "softplus": 2e-2, "autoregressive": 3e-3}
 SHARPNESS = 2.0, 100.0  # of the activations of a leaky flow, at the start and at the end of the first stage
 MOST_COMPONENTS = 40
-SETTLED_FROM = 0.5  # share of the steps from which training may stop: the learning rate has fallen to half its peak
 MIXTURE_ROWS = 10_000  # rows to which the initial mixtures are fitted
-ROWS_PER_COMPONENT = 4  # at least, times the number of latents plus one
 SMALL = 10  # latents up to which one thread is faster, and a GPU records steps (determinants above cannot be recorded)
 FLATTEST = 1e-3  # a direction that varies by less than this share of the largest counts as degenerate
 

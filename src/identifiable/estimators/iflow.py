@@ -33,11 +33,10 @@ from identifiable.estimators.trained import BLOCK, LatentModule, Split, TrainedM
 from identifiable.flows import SoftplusFlow
 from identifiable.nets import as_tensor
 from identifiable.theory import Certificate
-from identifiable.training import Anneal, Batch, History, Plan, Stage, Step
+from identifiable.training import SETTLED_FROM, Anneal, Batch, History, Plan, Stage, Step
 
 NOISE = 0.1, 0.02  # added to rows while a manifold is straightened: start and end, in sd of a column
 STRAIGHT_DEPTH = 8
-SETTLED_FROM = 0.5  # share of the steps from which training may stop: the learning rate has fallen to half its peak
 MANY_COLUMNS = 20  # above, the learning rate is lower and the steps are more
 SMALL = 10  # columns up to which one thread is faster, and a GPU records steps (determinants above cannot be recorded)
 

@@ -2,10 +2,11 @@
 
 from identifiable.training.clock import seconds_left, time_limit
 from identifiable.training.loop import minimise, run
-from identifiable.training.plan import Anneal, Batch, Constrained, Data, Loss, Plan, Stage, Step
+from identifiable.training.plan import SETTLED_FROM, Anneal, Batch, Constrained, Data, Loss, Plan, Stage, Step
 from identifiable.training.state import History
 
 __all__ = [
+    "SETTLED_FROM",
     "Anneal",
     "Batch",
     "Constrained",

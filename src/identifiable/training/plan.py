@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+SETTLED_FROM = 0.5  # usual value of `Plan.settled_from`: the learning rate has fallen to half its peak
 WINDOW = 5  # records whose mean is compared with that of as many before
 HURRY = 4  # steps of the schedule per training step, once the criterion has settled
 
