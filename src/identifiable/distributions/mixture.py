@@ -1,9 +1,13 @@
 """A Gaussian mixture as plain numbers, shared by simulators, estimators, certificates and metrics."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import block_diag
 
 from identifiable.errors import DataError
 
@@ -104,3 +108,19 @@ def check_weights(weights: ArrayLike, size: int, of: str) -> FloatArray:
             f"{w.sum():.4g}: normalise them."
         )
     return w / w.sum()
+
+
+def product_of(mixtures: Sequence[Mixture]) -> Mixture:
+    """Return the mixture of independent parts: a component for every choice of one component of each part.
+
+    Examples
+    --------
+    >>> one = Mixture([0.5, 0.5], [[0.0], [3.0]], [[1.0], [1.0]])
+    >>> product_of([one, Mixture([1.0], [[7.0]], [[2.0]])]).means
+    array([[0., 7.],
+           [3., 7.]])
+    """
+    chosen = [list(zip(mixtures, ks, strict=True)) for ks in product(*(range(len(one.weights)) for one in mixtures))]
+    weights = [math.prod(one.weights[k] for one, k in parts) for parts in chosen]
+    means = [np.concatenate([one.means[k] for one, k in parts]) for parts in chosen]
+    return Mixture(weights, means, [block_diag(*(one.covariances[k] for one, k in parts)) for parts in chosen])

@@ -24,7 +24,6 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Generator
 from dataclasses import KW_ONLY, dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -36,12 +35,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from identifiable.algorithms.directions import Directions, directions
-from identifiable.algorithms.factorial import moments, most_likely_mixture
+from identifiable.algorithms.factorial import ROWS_PER_COMPONENT, moments, most_likely_mixture
 from identifiable.arrays import BoolArray, FloatArray, hold_out
-from identifiable.distributions.mixture import Mixture
+from identifiable.distributions.mixture import Mixture, product_of
 from identifiable.errors import DataError, RecoveryWarning
 from identifiable.estimators.autoencoder import Autoencoder, Likelihood, Posterior
-from identifiable.estimators.gmm_flow import DEPTH, FLATTEST, ROWS_PER_COMPONENT, GMMFlow
+from identifiable.estimators.gmm_flow import DEPTH, FLATTEST, GMMFlow
 from identifiable.estimators.trained import BLOCK, Split
 from identifiable.estimators.variational import VariationalAutoencoder
 from identifiable.nets import Architecture, as_tensor, select_members
@@ -380,7 +379,7 @@ class MixtureVAE(VariationalAutoencoder):
         check_is_fitted(self)
         decoder = Decoder.of(self.module_.decoder) if self.module_.out is None else None
         known = decoder if decoder is not None and not decoder.unreadable else None
-        mixture = self.free_mixtures_[0] if len(self.free_mixtures_) == 1 else _product(self.free_mixtures_)
+        mixture = self.free_mixtures_[0] if len(self.free_mixtures_) == 1 else product_of(self.free_mixtures_)
         return self._certified(full_rank.certify(mixture, decoder=known, rows=self.n_rows_, tolerance=FLATTEST))
 
     # -- nets -------------------------------------------------------------------------------
@@ -443,12 +442,3 @@ def _expected(base: MixtureBase, q: Posterior, part: slice) -> Tensor:
 def _log_densities(module: MixtureAutoencoder, z: Tensor) -> list[Tensor]:
     """Log p(z_j), (R, B), of every facet."""
     return [base.log_density(z[..., part]) for base, part in _parts(module)]
-
-
-def _product(mixtures: tuple[Mixture, ...]) -> Mixture:
-    """Return the mixture of independent facets: a component for every choice of one component in each."""
-    choices = list(product(*(range(len(one.weights)) for one in mixtures)))
-    chosen = [list(zip(mixtures, choice, strict=True)) for choice in choices]
-    weights = [math.prod(one.weights[k] for one, k in parts) for parts in chosen]
-    means = [np.concatenate([one.means[k] for one, k in parts]) for parts in chosen]
-    return Mixture(weights, means, [block_diag(*(one.covariances[k] for one, k in parts)) for parts in chosen])
