@@ -163,12 +163,7 @@ def _built(header: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str
     known = getattr(identifiable, name, None) if isinstance(name, str) and name in identifiable.__all__ else None
     if not (isinstance(known, type) and issubclass(known, BaseEstimator)):
         raise _UnknownError(repr(name))
-    parameters = {
-        _PARAMETERS.get(k, k): _built(v["estimator"], tensors, device)
-        if isinstance(v, dict) and "estimator" in v
-        else _decode(v, tensors)
-        for k, v in header["parameters"].items()
-    }
+    parameters = {_PARAMETERS.get(k, k): _decode(v, tensors, device) for k, v in header["parameters"].items()}
     if parameters.get("flow") == "bent":
         parameters["flow"] = "softplus"
     model: Any = known(**parameters)
@@ -179,10 +174,8 @@ def _built(header: Mapping[str, Any], tensors: Mapping[str, Tensor], device: str
         attribute = _FITTED.get(written, written)
         if isinstance(value, dict) and "module" in value:
             modules[attribute] = value["module"]
-        elif isinstance(value, dict) and "estimator" in value:
-            setattr(model, attribute, _built(value["estimator"], tensors, device))
         else:
-            setattr(model, attribute, _decode(value, tensors))
+            setattr(model, attribute, _decode(value, tensors, device))
     if hasattr(model, "vectors_"):
         _set_coordinates(model)
     for attribute, prefix in modules.items():  # last: building one needs the other attributes
@@ -239,21 +232,23 @@ def _encode(value: Any, key: str, tensors: dict[str, Tensor]) -> Any:
     raise TypeError(f"Cannot save {key!r}: {type(value).__name__} is neither a number, a text, an array nor a result.")
 
 
-def _decode(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+def _decode(value: Any, tensors: Mapping[str, Tensor], device: str) -> Any:
     if isinstance(value, list):
-        return tuple(_decode(v, tensors) for v in value)
+        return tuple(_decode(v, tensors, device) for v in value)
     if not isinstance(value, dict):
         return value
     if "list" in value:
-        return [_decode(v, tensors) for v in value["list"]]
+        return [_decode(v, tensors, device) for v in value["list"]]
+    if "estimator" in value:
+        return _built(value["estimator"], tensors, device)
     if "array" in value:
         return tensors[value["array"]].numpy()
     if "strings" in value:
         return np.array(value["strings"], dtype=object)
     if "words" in value:
-        return {k: _decode(v, tensors) for k, v in value["words"].items()}
+        return {k: _decode(v, tensors, device) for k, v in value["words"].items()}
     name = str(value["result"])
     name = _CLASSES.get(name, name)
     new = _FIELDS.get(name, {})
-    fields = {new.get(str(k), str(k)): _decode(v, tensors) for k, v in value.items() if k != "result"}
+    fields = {new.get(str(k), str(k)): _decode(v, tensors, device) for k, v in value.items() if k != "result"}
     return _RESULTS[name](**fields)
