@@ -28,22 +28,22 @@ from identifiable.arrays import Array, FloatArray
 from identifiable.data.simulator import Simulator
 from identifiable.errors import DataError
 from identifiable.estimators.trained import Split, TrainedModel
+from identifiable.nets import select_members
 from identifiable.nets.images import Shape
 from identifiable.nets.keypoints import Keypoints
-from identifiable.training import Anneal, Batch, History, Plan, Stage, Step
+from identifiable.training import SETTLED_FROM, Anneal, Batch, History, Plan, Stage, Step
 
 MOST_PIXELS = 32  # per side of the images that the nets see
-STARTS = 3  # nets per restart at the start; the one with the smallest error is trained on
+STARTS = 3  # nets per restart at the start; the one whose slots are all needed most is trained on
 SPARE = 4  # slots at the start beyond the keypoints
 MOST_SLOTS = 10  # at the start, where the number of keypoints has to be found
 SEEN = 256  # images by which slots are judged
-NEEDED = 0.1  # of the loss that a typical slot saves: a slot that saves less is not needed
+NEEDED = 0.1  # of the error that the most needed slot saves: a slot that saves less is not needed
 SAME_THING = 0.9  # R² of the position of a slot given that of another: both are on one thing
 SHARE_OF_SEARCH = 0.4  # of the steps, before slots are dropped
 BLUR = 3.0  # pixels by which sprites are blurred at the start: far ones attract each other
 SLEEP, TO_MEDIAN = 1.0, 0.02  # s and m
 ROWS_AT_ONCE = 256
-SETTLED_FROM = 0.5  # share of the second stage from which training may end early
 RECORDS = 40  # of a stage
 
 
@@ -66,8 +66,8 @@ class KeypointEncoder(TrainedModel):
     Attributes
     ----------
     module_ : `Keypoints`, the kept net.
-    image_shape_ : (height, width, channels).
-    noise_ : standard deviation of the error of a pixel.
+    image_shape_ : shape of an image, as given.
+    noise_ : standard deviation of the error of a pixel, in units of the range of the pixels.
     restart_scores_, kept_, history_, stability_, fit_status_ : see :class:`TrainedModel`.
 
     Examples
@@ -102,26 +102,26 @@ class KeypointEncoder(TrainedModel):
         return 2 * self.n_slots_
 
     def score_samples(self, X: ArrayLike) -> FloatArray:
-        """Return the log-density of each image given its reconstruction, in nats, at the resolution of the nets.
+        """Return Σ_pixels log N(x; x̂, noise_²) of each image and its reconstruction, (N,), in nats.
 
-        Σ_pixels log N(x; x̂, noise_²), plus the constant that makes it independent of the units of a pixel.
+        At the resolution of the nets, with pixels in units of their range.
         """
         rows = self._inputs(self._check_new_data(X))
-        return self._gaussian(self._errors(rows, self.module_)[0].astype(np.float64), rows.shape[1])
+        errors = self._apply(Keypoints.errors, rows)[0].astype(np.float64)
+        return -0.5 * rows.shape[1] * (errors / self.noise_**2 + math.log(2 * math.pi * self.noise_**2))
 
     # -- images ------------------------------------------------------------------------
 
     def _split(self, X: Any, y: Any) -> Split:
         if isinstance(X, Simulator):
-            self.image_shape_ = _with_channels(X.image_shape, None)
+            self.image_shape_ = _image_shape(X.image_shape, None)
+        elif len(shape := np.shape(X)) > 2:
+            self.image_shape_ = _image_shape(shape[1:], None)
+        else:
+            self.image_shape_ = _image_shape(self.image_shape, *shape[1:])
         return super()._split(X, y)
 
     def _check_training_data(self, X: ArrayLike, *, columns_must_vary: bool = True) -> FloatArray:
-        shape = np.shape(X)
-        if len(shape) > 2:
-            self.image_shape_ = _with_channels(shape[1:], None)
-        elif not hasattr(self, "image_shape_") or self.image_shape is not None:
-            self.image_shape_ = _with_channels(self.image_shape, shape[-1])
         return super()._check_training_data(_as_rows(X), columns_must_vary=False)
 
     def _check_new_data(self, X: ArrayLike) -> FloatArray:
@@ -134,9 +134,15 @@ class KeypointEncoder(TrainedModel):
             raise DataError("All pixels of all images have the same value. Pass images in which something moves.")
 
     @property
+    def _shape(self) -> Shape:
+        """Height, width and channels of the images."""
+        height, width, channels = (*self.image_shape_, 1)[:3]
+        return height, width, channels
+
+    @property
     def _small(self) -> Shape:
         """Shape of the images that the nets see."""
-        height, width, channels = self.image_shape_
+        height, width, channels = self._shape
         factor = max(1, math.ceil(max(height, width) / MOST_PIXELS))
         return max(1, height // factor), max(1, width // factor), channels
 
@@ -147,17 +153,17 @@ class KeypointEncoder(TrainedModel):
 
     def _averaged(self, x: Tensor) -> Tensor:
         """Average images (B, h w c) down to those that the nets see."""
-        maps = x.float().reshape(len(x), *self.image_shape_).permute(0, 3, 1, 2)
-        if self._small[:2] != self.image_shape_[:2]:
+        maps = x.float().reshape(len(x), *self._shape).permute(0, 3, 1, 2)
+        if self._small[:2] != self._shape[:2]:
             maps = torch.nn.functional.adaptive_avg_pool2d(maps, self._small[:2])
         return (maps.permute(0, 2, 3, 1).flatten(1) - self.low_) / self.range_
 
     def _observed(self, rows: NDArray[Any], dtype: Any) -> FloatArray:
         """Return images (N, height, width[, channels]) of outputs of the decoder, interpolated to their size."""
         maps = torch.as_tensor(rows).reshape(len(rows), *self._small).permute(0, 3, 1, 2)
-        maps = torch.nn.functional.interpolate(maps, self.image_shape_[:2], mode="bilinear", align_corners=False)
-        images = maps.permute(0, 2, 3, 1).numpy() * self.range_ + self.low_
-        return images.astype(dtype)
+        maps = torch.nn.functional.interpolate(maps, self._shape[:2], mode="bilinear", align_corners=False)
+        images = maps.permute(0, 2, 3, 1).reshape(len(rows), *self.image_shape_).numpy()
+        return (images * self.range_ + self.low_).astype(dtype)
 
     def _apply(self, function: Any, *arrays: Any, module: Any = None, block: int = ROWS_AT_ONCE) -> NDArray[Any]:
         return super()._apply(function, *arrays, module=module, block=block)
@@ -189,7 +195,7 @@ class KeypointEncoder(TrainedModel):
         self.n_slots_ = net.slots
         plan = self._plan(max(1, self.max_steps - 2 * search), warm_up=0.1, final=0.01, settled_from=SETTLED_FROM)
         self.history_ = yield Stage(
-            net, partial(self._loss, net), source, plan, data.seed + 2, criterion=lambda: self._error(net, each)
+            net, partial(self._loss, net), source, plan, data.seed + 2, criterion=lambda: net.errors(each)
         )
         return net
 
@@ -212,14 +218,6 @@ class KeypointEncoder(TrainedModel):
         asleep = (net.encode(dream) - mixed).square().sum(2).mean(1)
         return loss + SLEEP * asleep + TO_MEDIAN * (p - usual).square().sum(2).mean(1)
 
-    def _error(self, net: Keypoints, x: Tensor) -> Tensor:
-        """Return the mean squared error of each image, (R, B)."""
-        return (net.decode(net.encode(x)) - x).square().mean(2)
-
-    def _errors(self, rows: FloatArray, module: Any) -> Array:
-        """Return the mean squared errors (R, N) of checked inputs."""
-        return self._apply(self._error, rows, module=module)
-
     def _stream(self, source: Simulator, device: torch.device) -> Any:
         """Return a function that renders fresh images and averages them down."""
         draw = source.stream(device)
@@ -230,14 +228,11 @@ class KeypointEncoder(TrainedModel):
         return fresh
 
     def _restart_scores(self, data: Split) -> Array:
-        rows = self._inputs(data.X_held)
-        return -self._errors(rows, self._restarts).astype(np.float64).mean(1)
+        errors = self._apply(Keypoints.errors, self._inputs(data.X_held), module=self._restarts)
+        return -errors.astype(np.float64).mean(1)
 
     def _set_results(self, data: Split) -> None:
         self.noise_ = max(1e-6, math.sqrt(-float(self.restart_scores_[self.kept_])))
-
-    def _gaussian(self, errors: Array, pixels: int) -> Array:
-        return -0.5 * pixels * (errors / self.noise_**2 + math.log(2 * math.pi * self.noise_**2))
 
     def _encode(self, module: Any, x: Tensor, u: Tensor | None = None) -> Tensor:
         return module.encode(x)
@@ -262,9 +257,9 @@ def slots_by_need(net: Keypoints, x: Tensor) -> tuple[Tensor, Tensor]:
     One slot after the other is dropped: one that follows another, or else the one without which the squared error of
     images x (R, B, h w c) rises least. This rise, relative to that of the last one, is the cost.
     """
-    p, members = net.encode(x), torch.arange(net.members)
+    p, members = net.encode(x), torch.arange(len(x))
     follows = _follows(p.unflatten(2, (-1, 2)))
-    visible = torch.ones(net.members, net.slots, device=x.device)
+    visible = torch.ones(len(x), net.slots, device=x.device)
     dropped, costs = [], []
     for _ in range(net.slots):
         error = (net.decode(p, visible=visible) - x).square().mean((1, 2))
@@ -300,13 +295,12 @@ def best_starts(net: Keypoints, x: Tensor, n_latents: int | None) -> Keypoints:
     If the number is not given, it is one with the most needed slots. The error itself would favour sharp sprites that
     miss a thing.
     """
-    _, cost = slots_by_need(net, x.expand(net.members, -1, -1))
-    count = _count(cost) if n_latents is None else torch.full((net.members,), n_latents // 2)
+    members = len(net.ground)
+    _, cost = slots_by_need(net, x.expand(members, -1, -1))
+    count = _count(cost) if n_latents is None else torch.full((members,), n_latents // 2)
     score = count + cost.cpu().gather(1, count[:, None] - 1)[:, 0]
-    best = score.reshape(-1, STARTS).argmax(1) + STARTS * torch.arange(net.members // STARTS)
-    chosen = Keypoints(net.ground[0].detach(), net.slots, len(best)).to(x.device)
-    chosen.load_state_dict({name: value[best.to(x.device)] for name, value in net.state_dict().items()})
-    return chosen
+    best = score.reshape(-1, STARTS).argmax(1) + STARTS * torch.arange(members // STARTS)
+    return select_members(net, best.tolist())
 
 
 def _count(cost: Tensor) -> Tensor:
@@ -318,9 +312,9 @@ def _count(cost: Tensor) -> Tensor:
 @torch.no_grad()
 def more_needed(one: Keypoints, other: Keypoints, x: Tensor) -> Keypoints:
     """Return the other nets if on images x (R, B, h w c) they save at least a tenth of a slot more of the error."""
-    errors = [(net.decode(net.encode(x)) - x).square().mean() for net in (one, other)]
-    nothing = (one.decode(one.encode(x), visible=torch.zeros(one.members, one.slots, device=x.device)) - x).square()
-    return other if errors[0] - errors[1] > NEEDED * (nothing.mean() - errors[0]) / one.slots else one
+    now, then = one.errors(x).mean(), other.errors(x).mean()
+    nothing = one.errors(x, visible=torch.zeros(len(x), one.slots, device=x.device)).mean()
+    return other if now - then > NEEDED * (nothing - now) / one.slots else one
 
 
 @torch.no_grad()
@@ -330,7 +324,7 @@ def free_slots(net: Keypoints, x: Tensor, needed: Tensor, rng: torch.Generator) 
     pixels = torch.multinomial(error.cpu().clamp(min=1e-12), net.slots, generator=rng).to(x.device)
     colours = x.unflatten(2, (-1, net.shape[2])).flatten(1, 2)
     chosen = colours.gather(1, pixels[..., None].expand(-1, -1, net.shape[2]))
-    free = torch.ones(net.members, net.slots, dtype=torch.bool, device=x.device).scatter(1, needed, False)
+    free = torch.ones(len(x), net.slots, dtype=torch.bool, device=x.device).scatter(1, needed, False)
     net.begin_again(free, chosen, rng)
 
 
@@ -347,14 +341,13 @@ def _as_rows(X: Any) -> Any:
     return np.asarray(X).reshape(shape[0], -1) if len(shape) in (3, 4) else X
 
 
-def _with_channels(shape: tuple[int, ...] | None, columns: int | None) -> tuple[int, int, int]:
-    """Return (height, width, channels) of images; refuse shapes that are none, or not those of rows."""
-    full = None if shape is None else (*shape, 1)[:3] if len(shape) in (2, 3) else None
-    if full is None or (columns is not None and math.prod(full) != columns):
+def _image_shape(shape: tuple[int, ...] | None, columns: int | None = None) -> tuple[int, ...]:
+    """Return the shape of images; refuse one that is none, or not that of rows with so many columns."""
+    if shape is None or len(shape) not in (2, 3) or (columns is not None and math.prod(shape) != columns):
         found = "no image_shape" if shape is None else f"the shape {tuple(shape)}"
         of_rows = "" if columns is None else f" and rows of {columns} columns"
         raise DataError(
             f"Expected images (N, height, width) or (N, height, width, channels), or their rows with image_shape. Got "
             f"{found}{of_rows}."
         )
-    return full[0], full[1], full[2]
+    return tuple(shape)

@@ -53,7 +53,6 @@ class Keypoints(nn.Module):
         ground = ground.expand(members, *ground.shape[-3:])
         height, width, channels = ground.shape[1:]
         self.shape: Shape = height, width, channels
-        self.members, self.slots = members, slots
 
         def conv(inputs: int, size: int, dilation: int = 1) -> tuple[nn.Module, nn.Module]:
             padding = dilation * (size // 2)
@@ -74,6 +73,11 @@ class Keypoints(nn.Module):
         self.register_buffer("down", ((torch.arange(height) + 0.5) / height).expand(members, -1).clone())
         self.register_buffer("across", ((torch.arange(width) + 0.5) / width).expand(members, -1).clone())
         self.register_buffer("offsets", offsets.expand(members, -1).clone())
+
+    @property
+    def slots(self) -> int:
+        """K."""
+        return self.alpha.shape[1]
 
     def encode(self, x: Tensor) -> Tensor:
         """Map images (R, B, h w c) to keypoints (R, B, 2 K): x, y of the first, x, y of the second, and so on."""
@@ -107,6 +111,10 @@ class Keypoints(nn.Module):
         ground = (COLOUR_UNIT * self.ground).flatten(1, 2)[:, None]
         return ((colours + behind[..., None] * ground) / total[..., None]).flatten(2)
 
+    def errors(self, x: Tensor, visible: Tensor | None = None) -> Tensor:
+        """Return the mean squared error (R, B) of each image (R, B, h w c)."""
+        return (self.decode(self.encode(x), visible=visible) - x).square().mean(2)
+
     def _shift(self, p: Tensor, grid: Tensor, size: int, blur: Tensor | float) -> Tensor:
         """Return the weights (R, B, K, size, P) with which pixels of a sprite are moved to pixels of the image."""
         distance = ((grid[:, None, None] - p[..., None]) * size)[..., None] - self.offsets[:, None, None, None]
@@ -115,7 +123,7 @@ class Keypoints(nn.Module):
     @torch.no_grad()
     def begin_again(self, slots: Tensor, paint: Tensor, rng: torch.Generator | None = None) -> None:
         """Give the slots with True in (R, K) new heat maps and sprites, of the colours `paint` (R, K, c)."""
-        new = Keypoints(self.ground, self.slots, self.members, rng=rng).to(paint.device)
+        new = Keypoints(self.ground, self.slots, len(self.ground), rng=rng).to(paint.device)
         new.paint.copy_(paint / COLOUR_UNIT)
         for own, start in zip(
             (self.alpha, self.paint, self.depth, self.head.weight, self.head.bias),
