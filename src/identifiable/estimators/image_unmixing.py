@@ -23,7 +23,8 @@ from identifiable.errors import DataError, RecoveryWarning
 from identifiable.estimators.base import LatentModel
 from identifiable.estimators.keypoints import KeypointEncoder
 from identifiable.estimators.sparse_unmixing import SparseUnmixing
-from identifiable.theory import Certificate, Check
+from identifiable.theory import Certificate
+from identifiable.theory.certificate import Finding
 
 
 @dataclass(eq=False, repr=False)
@@ -135,40 +136,32 @@ class ImageUnmixing(LatentModel):
         """The certificate of the unmixing; nothing is shown without an injective encoder, which no data can show."""
         check_is_fitted(self)
         found: Certificate = self.unmixing_.certificate_
-        injective = Check(
-            name="encoder",
-            statement="the code determines the image",
-            statistic=None,
-            threshold=None,
-            verdict="inconclusive",
-            sentence="No data can show that two different images never have the same code.",
-        )
+        sentence = "No data can show that two different images never have the same code."
+        injective = Finding("inconclusive", sentence).check("encoder", "the code determines the image")
         hold = max(found.level, found.if_undecided_hold)
         return Certificate.nothing(*found.checks, injective, if_undecided_hold=hold)
 
     def _encoder(self, seed: int) -> Any:
         """Return an unfitted encoder."""
         if not isinstance(self.encoder, str):
-            encoder: Any = clone(self.encoder)
-            known = encoder.get_params(deep=False)
-            return encoder.set_params(**{k: v for k, v in {"random_state": seed}.items() if k in known})
-        return KeypointEncoder(
-            self.n_latents,
-            image_shape=self.image_shape,
-            random_state=seed,
-            device=self.device,
-            verbose=self.verbose,
-        )
+            return _seeded(self.encoder, seed)
+        encoder = KeypointEncoder(self.n_latents, image_shape=self.image_shape, device=self.device)
+        return encoder.set_params(random_state=seed, verbose=self.verbose)
 
     def _unmixing(self, seed: int) -> Any:
         """Return an unfitted unmixing of the code."""
         if self.unmixing is None:
             return SparseUnmixing(self.n_latents, random_state=seed, verbose=0)
-        unmixing: Any = clone(self.unmixing)
-        return unmixing.set_params(random_state=seed)
+        return _seeded(self.unmixing, seed)
 
     def _check_parameters(self) -> None:
         self._check_common_parameters()
         encodes = self.encoder == "keypoints" or hasattr(self.encoder, "transform")
         self._require("encoder", encodes, "'keypoints' or an estimator with transform")
         self._require("unmixing", self.unmixing is None or hasattr(self.unmixing, "transform"), "an estimator or None")
+
+
+def _seeded(estimator: BaseEstimator, seed: int) -> Any:
+    """Return an unfitted copy with this seed, where it has one."""
+    copied = clone(estimator)
+    return copied.set_params(random_state=seed) if "random_state" in copied.get_params(deep=False) else copied
