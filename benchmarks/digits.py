@@ -4,8 +4,8 @@
 
 scikit-learn's 1797 digits of 8 x 8 pixels; 10 clusters. Accuracy is that of the best one-to-one map to the digits,
 which are used for nothing else: `GaussianMixture` keeps the best of 10 starts by likelihood, VaDE the best of its
-restarts by its bound on held-out rows. "chance" draws the clusters at random. The
-columns bound and likelihood are the bound and the importance-weighted bound on held-out rows, in nats per row.
+restarts by its bound on held-out rows. "chance" draws the clusters at random. The columns bound and likelihood are the
+bound and the importance-weighted bound on held-out rows, in nats per row.
 """
 
 import numpy as np

@@ -83,6 +83,6 @@ def test_a_decoder_that_ignores_the_latents_uses_none():
 
 
 def test_the_cluster_of_x_explains_what_lies_between_the_clusters():
-    """The decoder is flat within the clusters, which differ in the first latent only."""
+    """Within a cluster the decoder is constant; clusters differ in the first latent only."""
     precision = torch.diag(torch.tensor([10.0, 1.0])).repeat(4, 1, 1)
     np.testing.assert_allclose(directions(torch.zeros(4, 3, 2), precision, np.eye(2), [1, 1, 1]).shares, [0.9, 0])

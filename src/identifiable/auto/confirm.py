@@ -12,7 +12,7 @@ from identifiable.errors import join_few
 
 REFIT_SHARE = 0.8  # of its rows: what a trained model is given from another seed
 LINEAR_REFITS = 7  # of a selected linear model, from other seeds
-SPLITS = 3  # into halves of a selected linear model
+LINEAR_SPLITS = 3  # into halves of a selected linear model
 WORKERS_START = 10.0  # seconds of refits from which other processes, which take seconds to start, are worth it
 
 
@@ -45,7 +45,9 @@ def confirm(task: Task, trial: Trial) -> Confirmation:
         others = [rng.permutation(pool)[:MOST_ROWS] for _ in range(LINEAR_REFITS)]
     else:
         others = [rng.permutation(pool)[: int(REFIT_SHARE * len(task.train))]]
-    halves = [half for _ in range(SPLITS if linear else 1) for half in np.array_split(rng.permutation(task.train), 2)]
+    halves = [
+        half for _ in range(LINEAR_SPLITS if linear else 1) for half in np.array_split(rng.permutation(task.train), 2)
+    ]
     calls = [(trial.model, rows, task.options.seed + 1 + k) for k, rows in enumerate([*others, *halves])]
     words = f"refitting {trial.candidate.name}: from other seeds, and to both halves of the rows"
     worth = trial.candidate.seconds * len(calls) > WORKERS_START
