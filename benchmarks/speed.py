@@ -1,19 +1,23 @@
 """Is this version faster than another one, and as accurate?
 
-    python benchmarks/speed.py OTHER [--only PDGMM GMMFlow ...] [--sets gmm tcl ...] [--seeds 3] [--csv FILE]
+    python benchmarks/speed.py OTHER [--only PDGMM GMMFlow ...] [--sets gmm tcl ...] [--seeds 3] [--jobs 8] [--csv FILE]
 
 OTHER is the folder of another version, such as a worktree of an earlier commit. Every estimator is fitted with its
 defaults to its data sets, by both versions in turn and each in a fresh process, so that a change of the machine meets
 both. One line per fit, then a table: seconds and MCC on new rows of both versions, the ratio of the seconds, and the
-difference of the MCC, as means over the seeds. Nothing else may run on the machine. `Identify` has no time budget here
-(`seconds=None`), so that both versions try the same candidates.
+difference of the MCC, as means over the seeds. Nothing else may run on the machine. With --jobs, each job has two
+cores (Linux). `Identify` has no time budget here (`seconds=None`), so that both versions try the same candidates.
 """
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import Manager
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pandas as pd
@@ -84,6 +88,33 @@ def fitted(folder: Path, name: str, data: str, seed: int) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def both(other: Path, name: str, data: str, seed: int) -> list[dict[str, Any]]:
+    """Fit an estimator of both versions to one data set, one after the other."""
+    versions = {"other": other, "this": Path(__file__).parent.parent}
+    task = {"estimator": name, "data": data, "seed": seed}
+    return [task | {"version": key} | fitted(folder.resolve(), name, data, seed) for key, folder in versions.items()]
+
+
+def keep_two_cores(slots: "Queue[int]") -> None:
+    """Let this process and those it starts use two cores that no other job uses."""
+    slot = slots.get()
+    os.sched_setaffinity(0, {2 * slot, 2 * slot + 1})
+
+
+def in_jobs(other: Path, tasks: list[tuple[str, str, int]], jobs: int) -> Iterator[list[dict[str, Any]]]:
+    """Fit both versions to every data set, `jobs` data sets at once."""
+    if jobs == 1:
+        yield from (both(other, *task) for task in tasks)
+        return
+    with Manager() as manager:
+        slots = manager.Queue()
+        for slot in range(jobs):
+            slots.put(slot)
+        with ProcessPoolExecutor(jobs, initializer=keep_two_cores, initargs=(slots,)) as pool:
+            for done in as_completed([pool.submit(both, other, *task) for task in tasks]):
+                yield done.result()
+
+
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     """Return means over the seeds: seconds and MCC of both versions, their ratio and their difference."""
     means = frame.pivot_table(["seconds", "mcc"], ["estimator", "data"], "version", sort=False)
@@ -99,13 +130,11 @@ def main() -> None:
     choose(parser, "--only", ESTIMATORS)
     choose(parser, "--sets", SETS)
     options = parser.parse_args()
-    results, versions = Results(options.csv), {"other": options.other, "this": Path(__file__).parent.parent}
-    for name in options.only:
-        for data in (one for one in ESTIMATORS[name][1] if one in options.sets):
-            for seed in range(options.first_seed, options.first_seed + options.seeds):
-                for version, folder in versions.items():
-                    found = fitted(folder.resolve(), name, data, seed)
-                    results.add({"estimator": name, "data": data, "seed": seed, "version": version, **found})
+    results, seeds = Results(options.csv), range(options.first_seed, options.first_seed + options.seeds)
+    chosen = [(name, data) for name in options.only for data in ESTIMATORS[name][1] if data in options.sets]
+    for rows in in_jobs(options.other, [(*one, seed) for seed in seeds for one in chosen], options.jobs):
+        for row in rows:
+            results.add(row)
     print(table(results.frame()).to_string())
 
 
