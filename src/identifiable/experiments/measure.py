@@ -297,7 +297,7 @@ def fit(run: Run, sample: Sample, device: str, restarts: int | None = None) -> F
     models: list[LatentModel] = []
     rows = sample
     for how in _steps(run.how):
-        model = _build(run, how, sample, device, restarts if how is run.how else None)
+        model = build(run, how, sample, device, restarts if how is run.how else None)
         labels = rows.component if how.estimator == "GroupedSparse" else rows.u
         source: Any = rows.source if how.fresh else rows.x
         model.fit(source, labels)
@@ -311,7 +311,8 @@ def _steps(how: Method) -> list[Method]:
     return [*([] if how.before is None else _steps(how.before)), how]
 
 
-def _build(run: Run, how: Method, sample: Sample, device: str, restarts: int | None = None) -> LatentModel:
+def build(run: Run, how: Method, sample: Sample, device: str, restarts: int | None = None) -> Any:
+    """Return the estimator of a run, not fitted; `restarts` replaces its number of restarts."""
     estimator: Callable[..., LatentModel] = getattr(identifiable, how.estimator)
     request = DataRequest.of(run)
     params = dict(how.params)

@@ -16,6 +16,7 @@ from identifiable.experiments.recipe import BASELINES, FAILED, QUICK, Recipe, Re
 from identifiable.experiments.run_folder import Results, collect, merge, read_records
 from identifiable.experiments.runner import run_all
 from identifiable.experiments.summary import summarise
+from identifiable.experiments.together import run_together
 from identifiable.report.experiment_page import write_report
 from identifiable.report.experiment_tables import terminal_table
 
@@ -53,11 +54,14 @@ def reproduce(
     folder : where to write; default runs/NAME, with -quick for the smaller version.
     settings, methods : run only these.
     jobs, cluster, device, retry_failed : as in `run_all`; jobs defaults to the number of processors. "auto" uses a GPU
-        for wide nets only: small ones are as fast on a processor, and there are more processors.
+        for wide nets only: small ones are as fast on a processor, and there are more processors. "cuda" also fits the
+        data sets of one estimator and size in one batch, where the estimator has `fit_many` (`run_together`).
     """
     recipe = find(name)
     folder = Path(folder) if folder is not None else default_folder(name, quick=quick)
     runs = select(recipe, recipe.runs(seeds=seeds, quick=quick), settings, methods)
+    if cluster is None:
+        run_together(runs, folder, device=device, verbose=verbose)
     run_all(
         longest_first(runs),
         folder,
