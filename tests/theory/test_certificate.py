@@ -1,6 +1,7 @@
 """Levels, verdicts and certificates as text and as JSON."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ FACTORIAL = Mixture([0.5, 0.5], [[0, 0], [3, 1]], [[1, 1], [1, 2]])
 
 
 def test_levels_are_ordered_and_print_as_in_the_paper():
-    assert [str(level) for level in sorted(Level)] == ["none", "ATwC", "AT", "blocks", "PS"]
+    assert [str(level) for level in sorted(Level)] == ["none", "ATwC", "AT", "blocks", "PS unless bent", "PS"]
 
 
 CERTIFICATES = [
@@ -39,12 +40,25 @@ def test_plain_values_survive_json_and_say_what_is_printed(certificate):
     assert [check["name"] for check in plain["checks"]] == [check.name for check in certificate.checks]
     assert all(certificate[check.name] is check for check in certificate.checks)
     text = str(certificate)
-    assert plain["meaning"] in text
+    assert text.startswith(f"Guarantee: {plain['sentence']}")
+    assert plain["meaning"][1:] in plain["sentence"] or plain["sentence"].startswith("Inconclusive")
     assert all(check["sentence"].endswith(".") and check["sentence"] in text for check in plain["checks"])
     assert ("estimate" in text) == certificate.estimated
-    assert (f"inconclusive check holds: {certificate.if_undecided_hold}" in text) == (
-        certificate.if_undecided_hold > certificate.level
+    assert (f"holds: {certificate.if_undecided_hold}." in text) == (certificate.if_undecided_hold > certificate.level)
+
+
+def test_a_certificate_prints_its_error_level_premises_and_open_pairs():
+    shown = replace(
+        CERTIFICATES[0],
+        level=Level.PS_UNBENT,
+        error_level=0.05,
+        premises=("the projection is injective",),
+        straight=(0, 1),
+        exchangeable=((2, 3),),
     )
+    text = str(shown)
+    for words in ("error level 5%", "Provided that the projection is injective.", "latents 0 and 1", "pairs 2 and 3"):
+        assert words in text
 
 
 def test_statistics_within_a_factor_three_of_the_threshold_are_inconclusive():

@@ -16,7 +16,9 @@ Blocks = tuple[tuple[int, ...], ...]
 
 
 class Level(IntEnum):
-    """How far latents are identified, from weakest to strongest: none < ATwC < AT < blocks < PS.
+    """How far latents are identified, from weakest to strongest: none < ATwC < AT < blocks < PS unbent < PS.
+
+    PS_UNBENT is PS unless the decoder bends exactly where certain pairs of latents become inactive.
 
     Examples
     --------
@@ -28,10 +30,11 @@ class Level(IntEnum):
     ATWC = 1
     AT = 2
     BLOCKS = 3
-    PS = 4
+    PS_UNBENT = 4
+    PS = 5
 
     def __str__(self) -> str:
-        return ("none", "ATwC", "AT", "blocks", "PS")[self]
+        return ("none", "ATwC", "AT", "blocks", "PS unless bent", "PS")[self]
 
 
 _MEANING = {
@@ -40,6 +43,8 @@ _MEANING = {
     "components",
     Level.AT: "the latents are recovered up to one affine map of all of them; single latents are not separated",
     Level.BLOCKS: "the sparsest representation recovers groups of latents, not always single latents within a group",
+    Level.PS_UNBENT: "every latent is recovered up to order, sign, scale and shift, unless the decoder bends exactly "
+    "where latents become inactive",
     Level.PS: "the sparsest representation recovers every latent up to order, sign, scale and shift",
 }
 
@@ -48,7 +53,8 @@ _MEANING = {
 class Check:
     """One assumption: its statement, the statistic, its threshold, the verdict, and the verdict in words.
 
-    `statistic` and `threshold` are None where nothing was measured.
+    `statistic` and `threshold` are None where nothing was measured. `remedy` says what would change the verdict, such
+    as how many more rows; "" where nothing is known.
     """
 
     name: str
@@ -57,6 +63,7 @@ class Check:
     threshold: float | None
     verdict: Verdict
     sentence: str
+    remedy: str = ""
 
 
 class Finding(NamedTuple):
@@ -78,8 +85,8 @@ class Certificate:
 
     Attributes
     ----------
-    level : the level that follows from the checks that hold. Statements about the mixing or decoder that were not
-        given (`injective=None`) are assumed.
+    level : the level that follows from the checks that hold. An assumption about the mixing or decoder that is neither
+        given nor shown is inconclusive, so it lowers the level.
     if_undecided_hold : the level that would follow if every inconclusive check held; equal to `level` if none is.
     theorem : the theorem that gives `level`, "" for none.
     checks : one per assumption.
@@ -93,6 +100,11 @@ class Certificate:
         there is none. Supports are t + span of some columns; the identified latents are basis^-1 (z - t).
     estimated : whether the distribution of the latents was estimated.
     meaning : what `level` means here, in words; "" for the usual words.
+    error_level : probability that any test behind `level` is wrong, at most; None where nothing was tested.
+    premises : statements that `level` rests on and that no data can show.
+    straight : latents shown to enter x without a bend where they become inactive.
+    exchangeable : pairs of latents that the tests did not exclude from being exchanged by a decoder that bends where
+        they become inactive. Only for PS_UNBENT.
     """
 
     level: Level
@@ -105,6 +117,10 @@ class Certificate:
     basis: Array | None
     estimated: bool
     meaning: str = ""
+    error_level: float | None = None
+    premises: tuple[str, ...] = ()
+    straight: tuple[int, ...] = ()
+    exchangeable: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def nothing(cls, *checks: Check, if_undecided_hold: Level = Level.NONE) -> "Certificate":
@@ -120,25 +136,57 @@ class Certificate:
         """Whether the identified latents are the given coordinates."""
         return self.basis is not None and np.array_equal(self.basis, np.eye(len(self.basis)))
 
-    def __str__(self) -> str:
+    @property
+    def sentence(self) -> str:
+        """The guarantee in one sentence."""
+        if self.level == Level.NONE and self.if_undecided_hold > Level.NONE:
+            count = sum(check.verdict == "inconclusive" for check in self.checks)
+            every = "the one inconclusive check" if count == 1 else f"each of the {count} inconclusive checks"
+            return f"Inconclusive. If {every} holds: {self.if_undecided_hold}."
+        error = "" if self.error_level is None else f" (error level {self.error_level:.0%})"
         meaning = self.meaning or _MEANING[self.level]
+        return f"{meaning[:1].upper()}{meaning[1:]}{error}."
+
+    def __str__(self) -> str:
+        lines = [
+            f"Guarantee: {self.sentence}",
+            f"  Level: {self.level}{f', by {self.theorem}' if self.theorem else ''}.",
+        ]
         if self.level >= Level.BLOCKS and not self.standard:
-            meaning += "; 'latents' are the coordinates in the sparse basis (columns of `basis`), not the given ones"
-        lines = [f"Identified up to: {self.level}" + (f", by {self.theorem}" if self.theorem else ""), f"  {meaning}."]
-        if self.if_undecided_hold > self.level:
-            lines.append(f"  If every inconclusive check holds: {self.if_undecided_hold}.")
+            lines.append(
+                "  'Latents' are the coordinates in the sparse basis (columns of `basis`), not the given ones."
+            )
+        lines += [f"  Provided that {premise}." for premise in self.premises]
+        if self.level == Level.PS_UNBENT:
+            lines += [f"  {self.exchange_sentence}"]
+        if self.if_undecided_hold > self.level > Level.NONE:
+            lines.append(f"  If each inconclusive check holds: {self.if_undecided_hold}.")
         if self.level == Level.BLOCKS:
             lines.append(f"  Blocks: {_in_braces(self.blocks)}.")
             if self.pure != self.blocks:
                 lines.append(f"  Recovered free of all other latents: {_in_braces(self.pure)}.")
         lines.append("Checks:")
-        lines += [f"  {check.name} {check.verdict}: {check.sentence}" for check in self.checks]
+        lines += [
+            f"  {check.name} {check.verdict}: {' '.join(filter(None, (check.sentence, check.remedy)))}"
+            for check in self.checks
+        ]
         if self.estimated:
             lines.append(
                 "The distribution of the latents was estimated: the verdicts are about the estimate, not about the "
                 "process that generated the data."
             )
         return "\n".join(lines)
+
+    @property
+    def exchange_sentence(self) -> str:
+        """Which latents are shown to be recovered, and which pairs a bent decoder could exchange."""
+        shown = f"Shown for {named('latent', self.straight)}. " if self.straight else ""
+        pairs = join_few([f"{i} and {j}" for i, j in self.exchangeable], "; ", most=8)
+        return (
+            f"{shown}For the pairs {pairs}, a decoder that bends exactly where they are inactive could join the upper "
+            "side of one latent to the lower side of the other. That needs equal weights and equal distributions, "
+            "which these rows do not exclude."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain lists, numbers and strings, for JSON."""
@@ -151,6 +199,10 @@ class Certificate:
             "shift": None if self.shift is None else self.shift.tolist(),
             "basis": None if self.basis is None else self.basis.tolist(),
             "meaning": self.meaning or _MEANING[self.level],
+            "sentence": self.sentence,
+            "premises": list(self.premises),
+            "straight": list(self.straight),
+            "exchangeable": [list(pair) for pair in self.exchangeable],
         }
 
 

@@ -93,8 +93,8 @@ def certify(
 
     >>> certificate = certify(Mixture([0.5, 0.5], [[3, 0], [1, 4]], [[1, 0], [0, 1]]), injective=True)
     >>> print(certificate)
-    Identified up to: PS, by Theorem 3.9 (Xu et al. 2026)
-      the sparsest representation recovers every latent up to order, sign, scale and shift.
+    Guarantee: The sparsest representation recovers every latent up to order, sign, scale and shift.
+      Level: PS, by Theorem 3.9 (Xu et al. 2026).
     Checks:
       mixing holds: Given: the mixing is continuous, injective and piecewise affine.
       supports holds: The number of directions that vary in each component is clear: 1 to 1 of 2.

@@ -97,9 +97,9 @@ def certify(
     --------
     >>> leaky = Decoder.from_layers([([[1, 2], [0, 1]], [0, 0]), ([[1, 0], [1, 1]], [0, 1])], slope=0.1)
     >>> print(certify(Mixture([0.5, 0.5], [[0, 0], [3, 1]], [[1, 1], [4, 2]]), decoder=leaky))
-    Identified up to: PS, by Theorem 3.2b (Kivva et al. 2022), and f by Theorem 3.2c
-      the representation with independent latents in every component recovers every latent up to order, sign, scale and
-      shift, because the variances of the components separate them.
+    Guarantee: The representation with independent latents in every component recovers every latent up to order, sign,
+    scale and shift, because the variances of the components separate them.
+      Level: PS, by Theorem 3.2b (Kivva et al. 2022), and f by Theorem 3.2c.
     Checks:
       P1 holds: Every component varies in all 2 directions.
       F1 holds: f has 2 affine layers, with piecewise linear activations between them.

@@ -97,8 +97,8 @@ def certify_conditional(
     ...     ConditionalPrior("variance", np.zeros((3, 2)), [[1, 1], [2, 1], [1, 2]]), injective=True, observation="none"
     ... )
     >>> print(certificate)
-    Identified up to: PS, by Theorem 2 (Khemakhem et al. 2020)
-      every latent is recovered up to order, sign and scale, once measured from its mean (`shift`).
+    Guarantee: Every latent is recovered up to order, sign and scale, once measured from its mean (`shift`).
+      Level: PS, by Theorem 2 (Khemakhem et al. 2020).
     Checks:
       mixing holds: Given: the mixing is injective and continuous both ways.
       1.i holds: There is no noise to remove.
