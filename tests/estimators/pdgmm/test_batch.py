@@ -216,3 +216,10 @@ def test_each_training_fits_its_prior(small, name, priors, steps, flags):
 def test_trainings_without_members_do_nothing(small):
     for stages in (small.mixture(None, []), small.shaped([]), small.extended([]), small.full_rank([])):
         assert run(stages) == []
+
+
+def test_stage_b_is_longer_the_more_the_rows_were_bent():
+    x = RNG.normal(size=(1, 500, 2))
+    affine, bent, strongly = (1 + x @ rotation(0.3), x + 0.4 * x**2, np.abs(x))
+    shares = [FlowBatch.bend(torch.as_tensor(x), t) for t in (affine, bent, strongly)]
+    assert shares[0] == 1.0 < shares[1] <= shares[2] == batch.SCHEDULE.longest_b

@@ -139,10 +139,21 @@ class FlowBatch:
         """Continue from a short stage A with the exact mixture."""
         if not members:
             return []
-        sets = self.sets.only(members)
-        model, spike = find_components(select_members(sparse, members), sets, self.seed)
-        yield from exact_mixture(model, sets, spike, self.steps_b, self.how, self.seed + 1)
+        sets, sparse = self.sets.only(members), select_members(sparse, members)
+        bend = self.bend(self.held[sets.seen], self.on_held_out(sparse, sets)[0])
+        model, spike = find_components(sparse, sets, self.seed)
+        yield from exact_mixture(model, sets, spike, round(bend * self.steps_b), self.how, self.seed + 1)
         return self.by_set(model, sets, self.how)
+
+    @staticmethod
+    def bend(rows: Tensor, latents: NDArray[Any]) -> float:
+        """Return by how much to prolong stage B: in proportion to how far stage A had to bend the rows (Q, M, n).
+
+        The bend is the share of the variance of the latents (Q, M, n) that no affine map of the rows explains. Stage B
+        has to bend further what is bent strongly. Data sets that are trained together share the mean.
+        """
+        bends = [1 - r2(x, t) for x, t in zip(rows.double().cpu().numpy(), latents, strict=True)]
+        return float(np.clip(np.mean(bends) / SCHEDULE.usual_bend, 1.0, SCHEDULE.longest_b))
 
     def shaped(self, members: Sequence[int]) -> Fits:
         """Train flows with slabs of any shape, each latent separately, and no longer than needed.
