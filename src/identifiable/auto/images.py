@@ -120,7 +120,7 @@ def explained_by_keypoints(encoder: Any, train: FloatArray, held: FloatArray) ->
 
     Keypoints with n coordinates explain the images if at least three times as many principal components are needed for
     the same error, and if at most three quarters of the variance are left. A thing that moves fills many principal
-    components, one for each distance that it moves by about its size, and two coordinates. Images of another kind are
+    components, about one for each place that it can be at, and two coordinates. Images of another kind are
     described better by principal components, which are the best linear code.
     """
     code = encoder.transform(held)
@@ -179,16 +179,20 @@ def _not_selected(candidate: Candidate, options: SearchOptions) -> tuple[None, C
 def _result(confirmed: Confirmation, candidate: Candidate, verdict: Verdict, explained: str) -> SearchResult:
     """Return the answer. No theorem is behind keypoints, so that latents are reproducible at best, not identified."""
     model = confirmed.fitted.model
-    things = model.model_.n_latents_ // 2
+    n = model.model_.n_latents_
+    things = f"{n // 2} thing{'s' * (n > 2)}"
+    if model.model_.groups_ is not None:
+        number = f"the horizontal and the vertical position of {things}. The reconstruction needs so many."
+        meaning = "That the latents are positions follows from the architecture, which can only move things."
+    else:
+        number = f"an unmixing of the positions of {things}."
+        meaning = "No data can show that the positions keep all that varies in the images."
     reasons = (
         f"Selected model: {IMAGES}, {SAYS}: {explained}. No other model was tried.",
-        f"Number of latents: {2 * things}, the horizontal and the vertical position of {things} "
-        f"thing{'s' * (things > 1)}. The reconstruction needs so many."
-        if model.model_.groups_ is not None
-        else f"Number of latents: {2 * things}. They are an unmixing of the positions of {things} things.",
+        f"Number of latents: {n}, {number}",
         confirmed.error,
         verdict.reason,
-        "No theorem is used. That the latents are positions follows from the architecture, which can only move things.",
+        f"No theorem is used. {meaning}",
     )
     if verdict.fit == "identified":
         verdict = replace(verdict, fit="reproducible")
