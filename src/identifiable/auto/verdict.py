@@ -55,7 +55,7 @@ class Rules:
     misses: int = 2
     # Keypoints of images are selected if so many times as many principal components as coordinates are needed to
     # reconstruct held-out images as well, and if at most this share of the variance is left. Ratios measured before
-    # they were set: a moving dot above 100, two balls above 20, digits 0.6, MNIST 0.9 (docs/images.md).
+    # they were set: a moving dot above 100, two balls above 15, digits 0.6, MNIST 0.9 (docs/images.md).
     component_ratio: float = 3.0
     most_unexplained: float = 0.75
 
