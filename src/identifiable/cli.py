@@ -230,13 +230,15 @@ def report(
 
 
 def _write_fit_page(folder: Path) -> Path:
-    """Write the page of a fit; a page with images is kept, as the folder does not contain the images."""
+    """Write the page of a fit; one with images that an earlier version wrote is kept, as it cannot be made again."""
     from identifiable.auto import folder as fits
     from identifiable.report.fit_page import fit_page
+    from identifiable.report.image_page import Pictures
 
     fitted, page = fits.open_fit(folder), folder / fits.PAGE
-    if fitted.account["data"]["picture"] is None or not page.is_file():
-        fit_page(fitted.account, folder.resolve().name).write(page)
+    pictures = Pictures.read(folder / fits.PICTURES) if (folder / fits.PICTURES).is_file() else None
+    if pictures is not None or fitted.account["data"]["picture"] is None or not page.is_file():
+        fit_page(fitted.account, folder.resolve().name, pictures).write(page)
     return page
 
 

@@ -24,7 +24,7 @@ from identifiable import files
 from identifiable.agreement.stability import Stability
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.algorithms.directions import Directions
-from identifiable.auto.units import Units
+from identifiable.auto.units import Pixels, Units
 from identifiable.auto.verdict import Candidate, LatentReport
 from identifiable.data.auxiliary import Auxiliary
 from identifiable.distributions.conditional import ConditionalPrior
@@ -40,7 +40,7 @@ _RESULTS: dict[str, Any] = {
     c.__name__: c
     for c in (
         *(Auxiliary, ConditionalPrior, ConvNet, Coordinates, Dense, Directions, GridNet, History, Masks),
-        *(Mixture, ResNet, Stability, Candidate, LatentReport, Units),
+        *(Mixture, Pixels, ResNet, Stability, Candidate, LatentReport, Units),
     )
 }  # the small typed values an estimator may hold
 

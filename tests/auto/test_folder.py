@@ -153,5 +153,5 @@ def test_rows_that_are_pictures(tmp_path):
     assert made.model.n_latents_ == 2
     assert np.ptp(made.model.units_.scale) == 0  # one scale for all pixels
     page = (tmp_path / "run" / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == 4
+    assert page.count("data:image/png;base64,") == 4 + 2  # of each latent two, and examples with reconstructions
     assert "effect on" not in RUNNER.invoke(app, ["check", str(tmp_path / "run")]).output

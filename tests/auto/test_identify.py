@@ -114,7 +114,10 @@ def test_dependent_columns_and_skewed_columns(sparse):
 
 @pytest.mark.parametrize(
     ("parameter", "value"),
-    [("n_latents", 0), ("n_latents", "many"), ("model", "Magic"), ("n_restarts", 0), ("seconds", 0), ("n_jobs", 0)],
+    [
+        *(("n_latents", 0), ("n_latents", "many"), ("model", "Magic"), ("n_restarts", 0), ("seconds", 0)),
+        *(("n_jobs", 0), ("image_shape", 3), ("image_shape", (3, 0))),
+    ],
 )
 def test_invalid_parameters_are_named(sparse, parameter, value):
     with pytest.raises(ValueError, match=f"'{parameter}' parameter of Identify"):

@@ -103,7 +103,9 @@ def test_pictures_keep_their_shape(tmp_path, rng):
     found = inspect_table(tmp_path)
     assert found.picture == (4, 5)
     assert "Every row is a picture of 4 x 5 pixels." in found.words
-    assert "Excluded: 2 pixels that are constant or equal to others." in found.words
+    assert "2 pixels never change." in found.words
+    assert found.sample.x.shape == (120, 20)
+    assert found.sample.image_shape == (4, 5)
     pictures = found.pictures(found.sample.x)
     np.testing.assert_allclose(pictures[:, 0, :2], 0.2)
     np.testing.assert_allclose(pictures[3], np.asarray(Image.open(tmp_path / "003.png")) / 255)

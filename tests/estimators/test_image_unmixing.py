@@ -62,6 +62,63 @@ def test_nothing_is_certified_without_an_injective_encoder(model):
     assert certificate.if_undecided_hold >= model.unmixing_.certificate_.level
 
 
+class Keypoints(KeypointEncoder):
+    """A keypoint encoder that is known: the images are the code."""
+
+    def fit(self, X, y=None):
+        self.module_ = None
+        return self
+
+    _n_features_out = 4
+
+    def transform(self, X):
+        return np.reshape(X, (len(X), -1))
+
+    def inverse_transform(self, Z):
+        return np.reshape(Z, (-1, 2, 2))
+
+    def score(self, X, y=None):
+        return 0.0
+
+
+def of_keypoints(code):
+    """Unmix keypoints (N, 4) with noise of a thousandth of their size."""
+    noise = 1e-3 * np.random.default_rng(7).normal(size=code.shape)
+    x = (code + noise).reshape(-1, 2, 2)
+    return x, ImageUnmixing(4, encoder=Keypoints(4), random_state=0, verbose=0).fit(x)
+
+
+def test_keypoints_keep_their_axes_if_the_unmixing_allows_it(pictures):
+    """Within a block the unmixing is free to turn the axes; those of the code are kept."""
+    z, _ = pictures
+    x, found = of_keypoints(z @ np.kron(np.eye(2), [[1.0, 0.6], [0.0, 0.8]]) + 3)
+    np.testing.assert_array_equal(found.transform(x), x.reshape(-1, 4))
+    np.testing.assert_array_equal(found.inverse_transform(found.transform(x)), x)
+    assert sorted(found.blocks_) == [(0, 1), (2, 3)]
+    inactive = ~found.active(x)
+    np.testing.assert_array_equal(inactive[:, 0], inactive[:, 1])
+    assert (inactive == (z == 0)).mean() > 0.98
+    assert found.meanings_ == ("x of thing 1", "y of thing 1", "x of thing 2", "y of thing 2")
+
+
+def test_keypoints_that_are_never_inactive_are_returned_as_they_are():
+    x, found = of_keypoints(np.random.default_rng(0).uniform(size=(2000, 4)))
+    np.testing.assert_array_equal(found.transform(x), x.reshape(-1, 4))
+    assert found.blocks_ == ()
+    assert found.active(x).all()
+    assert found.certificate_.level == found.certificate_.if_undecided_hold == Level.NONE
+    assert "architecture" in found.certificate_.meaning
+
+
+def test_mixed_keypoints_are_unmixed(pictures):
+    """If things are not on the axes of the code, the unmixing has found something that the code does not show."""
+    z, _ = pictures
+    x, found = of_keypoints(z @ np.linalg.qr(np.random.default_rng(3).normal(size=(4, 4)))[0])
+    assert found.groups_ is None
+    assert block_r2(z, found.transform(x), [[0, 1], [2, 3]]).scores.min() > 0.99
+    assert found.meanings_ == ("",) * 4
+
+
 def test_restarts_agree_on_blocks_only(pictures):
     """Within a block the axes are arbitrary, so that single latents need not agree."""
     model = ImageUnmixing(4, n_restarts=2, encoder=Affine(), random_state=0, verbose=0).fit(pictures[1])

@@ -3,7 +3,8 @@ import pytest
 
 from fake_fit import account
 from fake_sweep import HOSTILE
-from identifiable.report.fit_page import Pictures, fit_page
+from identifiable.report.fit_page import fit_page
+from identifiable.report.image_page import Pictures
 from page_reader import Reader
 
 EDGE = {"from": "z0", "to": "z1", "mark": "->", "strength": 0.5}
@@ -83,10 +84,13 @@ def test_names_from_data_stay_text():
 
 @pytest.mark.parametrize("shape", [(4, 4), (4, 4, 1), (4, 4, 3)])
 def test_images_take_the_place_of_columns(shape):
-    along = np.linspace(0, 1, 9 * int(np.prod(shape))).reshape(9, *shape)
-    page = fit_page(account(), "pictures", [Pictures(along, along[3] - along.mean())] * 3)
+    along = np.linspace(0, 1, 27 * int(np.prod(shape))).reshape(3, 9, *shape)
+    pictures = Pictures(along[0], along[1], along, np.zeros((3, 2)), along[:, 3] - along.mean())
+    of_images = account()
+    of_images["data"]["picture"] = list(shape)
+    page = fit_page(of_images, "pictures", pictures)
     html = page.html()
-    assert html.count("data:image/png;base64,") == 6
+    assert html.count("data:image/png;base64,") == 6 + 2  # two of each latent, and examples with their reconstructions
     assert html.count('<svg viewBox="0 0 320') == 3  # a histogram each, and no bars
     assert "effects" not in [section.anchor for section in page.sections]
     assert "mass" not in html

@@ -4,6 +4,7 @@ RUN/latents.csv         the row's number in the table, then a column per latent;
 RUN/model.safetensors   the fitted `Identify`; numbers and words, no code
 RUN/certificate.json    verdict, reasons, reliability of each latent, models that were tried, certificate, parameters
 RUN/history.csv         the training of the model, if it is trained step by step
+RUN/pictures.npz        images for the page, if rows are images
 """
 
 import json
@@ -27,11 +28,13 @@ from identifiable.data.inspection import TableInspection, inspect_table
 from identifiable.data.table import Names, TableReader
 from identifiable.errors import DamagedFileError, DataError, OutOfTimeError
 from identifiable.persist import load, rename_account, save, versions
-from identifiable.report.fit_page import Pictures, fit_page, in_words
+from identifiable.report.fit_page import fit_page, in_words
+from identifiable.report.image_page import Pictures
 from identifiable.training import time_limit
 
 MODEL, LATENTS, ACCOUNT, HISTORY = "model.safetensors", "latents.csv", "certificate.json", "history.csv"
-PAGE = "report.html"
+PAGE, PICTURES = "report.html", "pictures.npz"
+EXAMPLES = 9  # images shown beside their reconstructions
 STEPS = 9  # pictures along a latent
 BINS = 40  # of the histogram of a latent
 COLOURS = {"stable": "green", "doubtful": "yellow", "unstable": "red"}
@@ -78,7 +81,8 @@ def fit(
     for words in seen.words:
         console.print(words, highlight=False, markup=False)
     frame = pd.DataFrame(seen.sample.x, columns=list(seen.sample.columns or ()))
-    model = Identify(**{"random_state": 0, **options}, common_scale=seen.picture is not None, verbose=verbose)
+    of_images: dict[str, Any] = {"common_scale": seen.picture is not None, "image_shape": seen.sample.image_shape}
+    model = Identify(**{"random_state": 0, **options}, **of_images, verbose=verbose)
     start, folder = time.monotonic(), Path(folder)
     name = Path(source).name if isinstance(source, str | os.PathLike) else "a table"
     for found in model.answers(frame, seen.sample.u):
@@ -97,13 +101,18 @@ def _write(
     folder.mkdir(parents=True, exist_ok=True)
     save(model, folder / MODEL)
     _write_csv(folder / LATENTS, _table(z, seen.rows, seen.n_rows))
-    history = getattr(model.model_, "history_", None)
+    history = getattr(getattr(model.model_, "encoder_", model.model_), "history_", None)
     if history is not None:
         _write_csv(folder / HISTORY, history.to_frame())
     else:
         (folder / HISTORY).unlink(missing_ok=True)  # of an earlier fit
     files.write_bytes(folder / ACCOUNT, (json.dumps(account, indent=1, default=str) + "\n").encode())
-    fit_page(account, name, _pictures(model, seen, z)).write(folder / PAGE)
+    pictures = _pictures(model, seen, z)
+    if pictures is not None:
+        pictures.write(folder / PICTURES)
+    else:
+        (folder / PICTURES).unlink(missing_ok=True)
+    fit_page(account, name, pictures).write(folder / PAGE)
     return account
 
 
@@ -239,22 +248,30 @@ def _graph(model: Identify, frame: pd.DataFrame, seconds: float) -> dict[str, An
     return {"level": found.level, "active_only": active_only, "edges": edges}
 
 
-def _pictures(model: Identify, seen: TableInspection, z: FloatArray) -> list[Pictures]:
-    """Return pictures along each latent, if rows are pictures; the other latents are at their medians."""
+def _pictures(model: Identify, seen: TableInspection, z: FloatArray) -> Pictures | None:
+    """Return examples and images along each latent, if rows are images; the other latents are at their medians."""
     if seen.picture is None or seen.background is None:
-        return []
-    x, found = seen.sample.x, []
+        return None
+    x = seen.sample.x
     dark, bright = float(min(0.0, x.min())), float(x.max())
-    scale = dict(zip(seen.sample.columns or (), x.std(axis=0).tolist(), strict=True))
-    for i, report in enumerate(model.latent_reports_):
+
+    def shown(rows: FloatArray) -> FloatArray:
+        return (seen.pictures(rows) - dark) / (bright - dark)
+
+    some = np.linspace(0, len(x) - 1, EXAMPLES).round().astype(int)
+    ends = np.quantile(z, [0.05, 0.95], axis=0).T
+    along = []
+    for i, (low, high) in enumerate(ends):
         at = np.repeat(np.median(z, axis=0)[None], STEPS, axis=0)
-        low, high = np.quantile(z[:, i], [0.05, 0.95]).tolist()
         at[:, i] = np.linspace(low, high, STEPS)
-        along = (seen.pictures(model.inverse_transform(at)) - dark) / (bright - dark)
-        effects = np.zeros(len(seen.background))
-        effects[seen.places] = [scale[name] * report.columns[name] for name in scale]
-        found.append(Pictures(along, effects.reshape(seen.picture)))
-    return found
+        along.append(shown(model.inverse_transform(at)))
+    effects = np.empty(0)
+    if any(report.columns for report in model.latent_reports_):
+        scale = dict(zip(seen.sample.columns or (), x.std(axis=0).tolist(), strict=True))
+        effects = np.zeros((len(ends), len(seen.background)))
+        effects[:, seen.places] = [[scale[n] * report.columns[n] for n in scale] for report in model.latent_reports_]
+        effects = effects.reshape(-1, *seen.picture)
+    return Pictures(shown(x[some]), shown(model.inverse_transform(z[some])), np.stack(along), ends, effects)
 
 
 def _plain(value: Any) -> Any:

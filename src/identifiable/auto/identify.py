@@ -1,5 +1,6 @@
 """`Identify`: a table in; the best identified latents and a report on the reliability of each out."""
 
+import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -12,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from identifiable.arrays import Array, FloatArray, is_integer, is_real
 from identifiable.auto.families import NAMES
+from identifiable.auto.images import IMAGES, search_images
 from identifiable.auto.steps import SearchResult, answers
 from identifiable.auto.task import SearchOptions
-from identifiable.auto.units import Units
+from identifiable.auto.units import Pixels, Units
 from identifiable.auto.verdict import Candidate, LatentReport
 from identifiable.data.inspection import skewed
 from identifiable.errors import DataError, RecoveryWarning, join_few
@@ -32,11 +34,14 @@ class Identify(LatentModel):
     n_latents : int or "auto", default="auto". Number of latents. "auto" counts the principal components above the noise
         level; without such a level and with more than twelve columns, the latents that linear methods reproduce in both
         halves of the rows, ten at most.
-    model : str, default="auto". Name of a family, such as "PDGMM". "auto" tries all that make sense.
+    model : str, default="auto". Name of a family, such as "PDGMM", or "ImageUnmixing". "auto" tries all that make
+        sense.
     n_restarts : int or None, default=None. Restarts of models that have them; None: the default of each model.
     seconds : float or None, default=600. Time budget of the fit, in seconds. None disables the limit: every model is
         trained in full, and the fit is deterministic.
     common_scale : bool, default=False. Whether columns share one scale, as pixels do; otherwise each is standardised.
+    image_shape : (height, width[, channels]) or None, default=None. Shape of the images whose pixels are the columns.
+        Keypoints (`ImageUnmixing`) are then tried first, unless there is a u, and pixels share one scale.
     n_jobs : int or None, default=-1. Fits that run at the same time, through joblib. -1 uses all cores (one process on
         a GPU); None is 1 unless `joblib.parallel_config` says otherwise, which can also name a Dask cluster.
     random_state, device : see `LatentModel`.
@@ -45,14 +50,15 @@ class Identify(LatentModel):
     Attributes
     ----------
     model_ : the selected and fitted estimator, in the units `units_`.
-    verdict_ : "identified", "doubtful" or "nothing identifiable".
+    verdict_ : "identified", "doubtful" or "nothing identifiable"; "reproducible" for keypoints of images, of which all
+        are reproducible, but none is identified by a theorem.
     reasons_ : why this model and this many latents, a sentence each.
     candidates_ : a `Candidate` for each model that was tried, the selected one first.
     latent_reports_ : a `LatentReport` for each latent.
     n_latents_ : number of latents.
     expected_mcc_ : expected MCC on new rows between this fit and another run on the same table that selects the same
         model.
-    units_ : `Units` of the columns.
+    units_ : `Units` of the columns, or `Pixels`.
     certificate_ : the `Certificate` of the model.
     stability_, fit_status_ : agreement of its restarts; the lowest verdict of a latent.
 
@@ -71,10 +77,11 @@ class Identify(LatentModel):
     n_restarts: int | None = None  # type: ignore[assignment]
     seconds: float | None = 600.0
     common_scale: bool = False
+    image_shape: tuple[int, ...] | None = None
     n_jobs: int | None = -1
 
     model_: LatentModel = field(init=False)
-    units_: Units = field(init=False)
+    units_: Units | Pixels = field(init=False)
     candidates_: tuple[Candidate, ...] = field(init=False)
     latent_reports_: tuple[LatentReport, ...] = field(init=False)
     reasons_: tuple[str, ...] = field(init=False)
@@ -105,26 +112,46 @@ class Identify(LatentModel):
     def _answers(self, X: ArrayLike, y: Any, *, early: bool) -> Iterator[Self]:
         end = time.monotonic() + (np.inf if self.seconds is None else self.seconds)
         self._check_parameters()
-        X = self._check_training_data(X).astype(np.float64)
-        logs = np.zeros(X.shape[1], dtype=bool) if self.common_scale else skewed(X)
-        units = Units.of(X, logs, common_scale=self.common_scale)
+        common_scale = self.common_scale or self.image_shape is not None
+        X = self._check_training_data(X, columns_must_vary=not common_scale).astype(np.float64)
+        if self.image_shape is not None and math.prod(self.image_shape) != X.shape[1]:
+            raise DataError(f"image_shape={self.image_shape} does not fit rows of {X.shape[1]} columns. Correct it.")
         jobs = 1 if resolve_device(self.device).type == "cuda" else self.n_jobs
         options = SearchOptions(self._given, self.model, self.n_restarts, self.device, self.verbose, self._seed(), jobs)
-        found = answers(units.into(X), y, options, early=early)
+        found = self._search(X, y, options, common_scale=common_scale, early=early)
         while True:
             # The limit ends before an answer is yielded: it is not that of the caller.
             with time_limit(end - time.monotonic()), warnings.catch_warnings():
                 warnings.simplefilter("ignore", RecoveryWarning)  # reported in reasons_ instead
-                answer = next(found, None)
-            if answer is None:
+                answer, units = next(found, (None, None))
+            if answer is None or units is None:
                 return
             self._set_result(answer, units, X)
             yield self
 
-    def _set_result(self, found: SearchResult, units: Units, X: FloatArray) -> None:
-        self.model_, self.units_ = found.model.model_, units.along(found.model.directions_)
+    def _search(
+        self, X: FloatArray, y: Any, options: SearchOptions, *, common_scale: bool, early: bool
+    ) -> Iterator[tuple[SearchResult, Units | Pixels]]:
+        """Yield answers with the units in which their models work: keypoints of images, or models of columns."""
+        tried: tuple[Candidate, ...] = ()
+        reason: tuple[str, ...] = ()
+        if self.image_shape is not None and (self.model == IMAGES or (self.model == "auto" and y is None)):
+            found, candidate = search_images(X, self.image_shape, options)
+            if found is not None:
+                yield found, Pixels()
+                return
+            tried, reason = (candidate,), (f"{IMAGES} was not selected: {candidate.note}.",)
+        logs = np.zeros(X.shape[1], dtype=bool) if common_scale else skewed(X)
+        units = Units.of(X, logs, common_scale=common_scale)
+        for answer in answers(units.into(X), y, options, early=early):
+            candidates = (*answer.candidates, *tried)
+            yield replace(answer, candidates=candidates, reasons=(*reason, *answer.reasons)), units
+
+    def _set_result(self, found: SearchResult, units: Units | Pixels, X: FloatArray) -> None:
+        fitted: Any = found.model
+        self.model_, self.units_ = fitted.model_, units.along(fitted.directions_)
         self.candidates_, self.reasons_, self.verdict_ = found.candidates, found.reasons, found.verdict.fit
-        self.n_latents_, self.expected_mcc_ = found.model.n_latents, found.expected_mcc
+        self.n_latents_, self.expected_mcc_ = self.model_._n_features_out, found.expected_mcc
         self.latent_reports_ = self._report(found.verdict.latents, X)
         self.stability_ = self.model_.stability_
         verdicts = [latent.verdict for latent in self.latent_reports_]
@@ -158,6 +185,11 @@ class Identify(LatentModel):
         """Draw rows (n_samples, d) from the model, in the units of the table."""
         check_is_fitted(self)
         model: Any = self.model_
+        if not hasattr(model, "sample"):
+            name = type(model).__name__
+            raise DataError(
+                f"{name} does not model how often latents occur, so it has no samples. Use inverse_transform."
+            )
         return self.units_.back(np.asarray(model.sample(n_samples, random_state=random_state)))
 
     @property
@@ -175,6 +207,8 @@ class Identify(LatentModel):
         return None if isinstance(self.n_latents, str) else self.n_latents
 
     def _in_units(self, X: FloatArray) -> FloatArray:
+        if isinstance(self.units_, Pixels):
+            return self.units_.into(X)
         low = self.units_.logs & (X <= 0).any(0)
         if low.any():
             names = join_few([repr(name) for name in self._names[low]])
@@ -192,18 +226,23 @@ class Identify(LatentModel):
     def _report(self, latents: Sequence[LatentReport], X: FloatArray) -> tuple[LatentReport, ...]:
         """Complete the reports by the share of inactive rows, the block and the effects on columns."""
         model: Any = self.model_
-        names, effects = self._names, self._effects(X)
+        of_images = isinstance(self.units_, Pixels)
+        names, effects = self._names, np.empty((len(latents), 0)) if of_images else self._effects(X)
         active = (
             model.active(self.units_.into(X)).mean(0) if hasattr(model, "active") else np.full(len(latents), np.nan)
         )
         certificate = self.certificate_
-        blocks = {i: tuple(block) for block in (() if certificate is None else certificate.blocks) for i in block}
+        groups = () if certificate is None else certificate.blocks
+        if of_images and model.groups_ is None:  # blocks of an unmixing have no axes, keypoints have
+            groups = model.blocks_
+        blocks = {i: tuple(block) for block in groups for i in block}
+        meanings = model.meanings_ if of_images else ("",) * len(latents)
         found = []
         for i, latent in enumerate(latents):
             strongest = np.argsort(-np.abs(effects[i]), kind="stable")
             columns = {str(names[j]): float(effects[i, j]) for j in strongest}
-            share = 1 - float(active[i])
-            found.append(replace(latent, inactive_share=share, block=blocks.get(i, (i,)), columns=columns))
+            share, block = 1 - float(active[i]), blocks.get(i, (i,))
+            found.append(replace(latent, inactive_share=share, block=block, columns=columns, meaning=meanings[i]))
         return tuple(found)
 
     def _effects(self, X: FloatArray) -> Array:
@@ -212,15 +251,20 @@ class Identify(LatentModel):
         low, middle, high = np.quantile(z, [0.1, 0.5, 0.9], axis=0)
         moved = [np.where(np.eye(len(middle), dtype=bool), end, middle) for end in (low, high)]
         x = [self.units_.back(np.asarray(self.model_.inverse_transform(at))) for at in moved]
-        return (x[1] - x[0]) / X.std(0)
+        scale = X.std(0)
+        return (x[1] - x[0]) / np.where(scale > 0, scale, 1.0)  # a pixel may be constant
 
     def _check_parameters(self) -> None:
         free, any_number = self.n_restarts is None, str(self.n_latents) == "auto"
         self._require("n_latents", any_number or is_integer(self.n_latents, 1), "'auto' or an integer >= 1")
-        self._require("model", self.model == "auto" or self.model in NAMES, f"'auto' or one of {', '.join(NAMES)}")
+        names = NAMES if self.image_shape is None else (*NAMES, IMAGES)
+        self._require("model", self.model in ("auto", *names), f"'auto' or one of {', '.join(names)}")
         self._require("n_restarts", free or is_integer(self.n_restarts, 1), "None or an integer >= 1")
         self._require("seconds", self.seconds is None or is_real(self.seconds, 0), "a number > 0 or None")
         self._require("common_scale", isinstance(self.common_scale, bool), "True or False")
+        sizes = self.image_shape
+        shaped = isinstance(sizes, tuple) and len(sizes) in (2, 3) and all(is_integer(size, 1) for size in sizes)
+        self._require("image_shape", sizes is None or shaped, "None or (height, width[, channels])")
         jobs = self.n_jobs in (None, -1) or is_integer(self.n_jobs, 1)
         self._require("n_jobs", jobs, "None, -1 or an integer >= 1")
         self._require("verbose", is_integer(self.verbose, 0), "an integer >= 0")

@@ -259,23 +259,24 @@ def try_family(
     return Trial(replace(candidate, note=note, seconds=time.monotonic() - start), model, fitted, gains)
 
 
-def affordable_share(seconds_of: Callable[[float], float], turn: float) -> float:
+def affordable_share(seconds_of: Callable[[float], float], turn: float, *, caution: float = CAUTION) -> float:
     """Return the share of its steps, at most 1, that a fit has time for.
 
     Parameters
     ----------
     seconds_of : seconds that a fit with a given share of the steps takes; called for one or two small shares.
     turn : seconds available.
+    caution : share of the turn that is planned with.
     """
     if turn == np.inf:
         return 1.0
     small, large = SAMPLED
     first = seconds_of(small)
-    if first / small < CAUTION * turn:
+    if first / small < caution * turn:
         return 1.0
     of_all_steps = max((seconds_of(large) - first) / (large - small), 1e-9)
     before_steps = max(first - small * of_all_steps, 0.0)
-    return min(1.0, (CAUTION * turn - before_steps) / of_all_steps)
+    return min(1.0, (caution * turn - before_steps) / of_all_steps)
 
 
 def _affordable_steps(task: Task, model: ProjectedModel, usual: Mapping[str, int], turn: float) -> Mapping[str, int]:

@@ -59,6 +59,27 @@ class Units:
         return np.broadcast_to(volumes, len(Y))
 
 
+@dataclass(frozen=True)
+class Pixels:
+    """Units of images that are given to a model as they are: rows of pixels, in the units of the table."""
+
+    def along(self, directions: None) -> Self:
+        """Return the same units."""
+        return self
+
+    def into(self, X: FloatArray) -> FloatArray:
+        """Return rows X (N, d), which torch can share: read-only ones are copied."""
+        return X if X.flags.writeable else X.copy()
+
+    def back(self, Y: FloatArray) -> Array:
+        """Return images Y (N, ...) as rows (N, d)."""
+        return np.asarray(Y, dtype=np.float64).reshape(len(Y), -1)
+
+    def log_volume(self, Y: FloatArray) -> Array:
+        """Return 0 for each row."""
+        return np.zeros(len(Y))
+
+
 def _log(X: FloatArray, logs: BoolArray) -> Array:
     y = X.astype(np.float64)
     y[:, logs] = np.log(y[:, logs])

@@ -53,6 +53,11 @@ class Rules:
     # latents in halves of the rows, and stop after so many numbers in a row at which the halves disagree.
     most_latents: int = 12
     misses: int = 2
+    # Keypoints of images are selected if so many times as many principal components as coordinates are needed to
+    # reconstruct held-out images as well, and if at most this share of the variance is left. Ratios measured before
+    # they were set: a moving dot above 100, two balls above 15, digits 0.6, MNIST 0.9 (docs/images.md).
+    component_ratio: float = 3.0
+    most_unexplained: float = 0.75
 
 
 RULES = Rules()
@@ -105,7 +110,8 @@ class LatentReport:
     inactive_share : share of rows in which the latent is inactive; NaN for models without inactive latents.
     block : latents it is known together with only, itself among them.
     columns : its effect on each column, in standard deviations of the column, of moving it from its lower to its upper
-        decile, by name, strongest first.
+        decile, by name, strongest first. Empty for keypoints of images.
+    meaning : what it is by the architecture of the model, such as "x of thing 1"; "" if the architecture does not say.
     """
 
     verdict: str
@@ -115,6 +121,7 @@ class LatentReport:
     inactive_share: float
     block: tuple[int, ...]
     columns: Mapping[str, float] = field(default_factory=dict)
+    meaning: str = ""
 
 
 @dataclass(frozen=True)
@@ -147,7 +154,10 @@ class Selection:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on each latent and on the fit ("identified", "doubtful" or "nothing identifiable"), and why."""
+    """The verdict on each latent and on the fit ("identified", "doubtful" or "nothing identifiable"), and why.
+
+    For keypoints of images, "reproducible" takes the place of "identified", as no theorem is used.
+    """
 
     latents: tuple[LatentReport, ...]
     fit: str

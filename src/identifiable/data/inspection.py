@@ -144,7 +144,9 @@ class TableInspection:
         if self.picture is not None:
             words.append(f"Every row is a picture of {' x '.join(map(str, self.picture))} pixels.")
             if self.left_out:
-                words.append(f"Excluded: {len(self.left_out)} pixels that are constant or equal to others.")
+                words.append(f"Excluded: {len(self.left_out)} pixels that are missing in most images.")
+            if self.summary.constant:
+                words.append(f"{len(self.summary.constant)} pixels never change.")
         else:
             words += [f"Excluded: {name!r}, {why}" for name, why in list(self.left_out.items())[:MOST_NAMES]]
             if len(self.left_out) > MOST_NAMES:
@@ -229,7 +231,7 @@ def inspect_table(
     reader = TableReader(source, u=u, columns=columns, key=key)
     table, shape = reader.inspect(), reader.image_shape
     x = np.where(np.isfinite(table.x), table.x, np.nan).astype(np.float64)
-    left_out = _unusable(x, reader.columns, table.not_numbers, named=columns is not None)
+    left_out = _unusable(x, reader.columns, table.not_numbers, named=columns is not None or shape is not None)
     usable = np.array([j for j, name in enumerate(reader.columns) if name not in left_out], dtype=np.int64)
     if not len(usable):
         reasons = join_few([f"\n  {name!r}: {why}" for name, why in left_out.items()], "")
@@ -240,9 +242,10 @@ def inspect_table(
         raise DataError(_too_few_rows(len(rows), len(x), missing))
     x_usable, names = x[np.ix_(rows, usable)], [reader.columns[j] for j in usable]
     facts = _compare_columns(x_usable)
-    left_out |= _redundant(x_usable, facts, names, keep_categories=columns is not None or shape is not None)
+    if shape is None:  # an image keeps all its pixels
+        left_out |= _redundant(x_usable, facts, names, keep_categories=columns is not None)
     kept = np.array([k for k, name in enumerate(names) if name not in left_out], dtype=np.int64)
-    if not len(kept):
+    if not facts.varies[kept].any():
         raise DataError(f"No column varies: {_quoted(names)}. There is nothing to explain.")
     places = usable[kept]
     x_used, names_used = x_usable[:, kept], tuple(names[k] for k in kept)

@@ -1,24 +1,21 @@
 """The page of a fit: the latents found in a table, the reliability of each, and what is guaranteed.
 
-It is made from the summary that a fit writes (`certificate.json`) and, for rows that are images, from `Pictures`.
+It is made from the summary that a fit writes (`certificate.json`) and, for rows that are images, from
+:class:`~identifiable.report.image_page.Pictures`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from identifiable.agreement.stability import THRESHOLDS
 from identifiable.errors import join_few
 from identifiable.report.certificate_text import certificate_in_words
 from identifiable.report.html import Fact, Page, Section, render, to_the_minute
+from identifiable.report.image_page import MARKS, Pictures, examples_section, traversals_section
 from identifiable.report.portraits import bars, circle, effect_map, film, histogram
 from identifiable.report.svg import tag
 from identifiable.report.table import Column, Entry, Row, Table, number
 
-MARKS = {"stable": "better", "doubtful": "quiet", "unstable": "worse"}
 ARROWS = {"->": "→", "-": "–"}
 AGREEMENTS = {  # heading and meaning
     "seed_agreement": ("Seed agreement", "correlation with the matching latent in refits with other seeds"),
@@ -39,39 +36,29 @@ TALL = 20  # rows from which a table scrolls
 Account = Mapping[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
-class Pictures:
-    """Images that show the effect of a latent, for rows that are images.
-
-    Attributes
-    ----------
-    along : (steps, height, width) or (steps, height, width, channels), in [0, 1]: a row as the latent increases.
-    effects : (height, width) or (height, width, channels): change of each pixel as the latent increases.
-    """
-
-    along: NDArray[np.floating[Any]]
-    effects: NDArray[np.floating[Any]]
-
-
-def fit_page(account: Account, name: str, pictures: Sequence[Pictures] = ()) -> Page:
+def fit_page(account: Account, name: str, pictures: Pictures | None = None) -> Page:
     """Return the page of a fit.
 
     Parameters
     ----------
     account : the contents of `certificate.json`.
     name : name of the table that was fitted.
-    pictures : images of each latent, if rows are images.
+    pictures : examples and images along each latent, if rows are images.
     """
+    meant = any(latent.get("meaning") for latent in account["latents"])
     sections = [
         _verdict(account),
-        _reliability(account, named=not pictures),
-        _portraits(account, pictures),
-        None if pictures else _effects(account),
+        None if pictures is None else examples_section(pictures),
+        _reliability(account, named=account["data"].get("picture") is None),
+        _portraits(account, pictures)
+        if pictures is None or pictures.effects.size
+        else traversals_section(account["latents"], pictures),
+        _effects(account) if account["data"].get("picture") is None else None,
         _graph(account),
         _models(account),
         _guarantees(account),
         _data(account),
-        _reading(),
+        _reading(positions=meant),
     ]
     model, count = account["tried"][0], len(account["latents"])
     return Page(
@@ -92,9 +79,13 @@ def in_words(report: Mapping[str, Any], i: int) -> str:
     'only together with z4'
     >>> in_words({"verdict": "unstable", "block": [0]}, 0)
     'not identified: not reproducible'
+    >>> in_words({"verdict": "stable", "block": [0], "meaning": "x of thing 1"}, 0)
+    'as x of thing 1, by the architecture'
     """
     if report["verdict"] == "unstable":
         return "not identified: not reproducible"
+    if report.get("meaning"):
+        return f"as {report['meaning']}, by the architecture" + ("" if report["verdict"] == "stable" else "; doubtful")
     others = [f"z{j}" for j in report["block"] if j != i]
     if others:
         return f"only together with {join_few(others)}"
@@ -107,7 +98,7 @@ def _stable(account: Account) -> int:
 
 def _heading(account: Account) -> str:
     count, stable = len(account["latents"]), _stable(account)
-    if account["verdict"] == "identified":
+    if account["verdict"] in ("identified", "reproducible"):
         return {1: "The latent is", 2: "Both latents are"}.get(count, f"All {count} latents are") + " reproducible"
     if account["verdict"] == "doubtful":
         return f"{stable} of {count} latents are reproducible" if stable else "No latent is reliably reproducible"
@@ -118,7 +109,7 @@ def _facts(account: Account) -> list[Fact]:
     data, expected = account["data"], account["expected"]
     return [
         Fact("Rows used", f"{data['rows_used']} of {data['rows']}"),
-        Fact("Columns used", str(len(data["columns_used"]))),
+        Fact("Columns used" if data.get("picture") is None else "Pixels used", str(len(data["columns_used"]))),
         Fact("Latents", str(len(account["latents"]))),
         Fact("u", ", ".join(data["u"])),
         Fact("Expected agreement", "" if expected is None else f"{expected:.2f} with an independent run"),
@@ -128,7 +119,7 @@ def _facts(account: Account) -> list[Fact]:
 
 
 def _verdict(account: Account) -> Section:
-    mark = {"identified": "better", "doubtful": "quiet"}.get(account["verdict"], "worse")
+    mark = {"identified": "better", "reproducible": "better", "doubtful": "quiet"}.get(account["verdict"], "worse")
     lines = [(account["verdict"].capitalize(), account["reasons"], mark)]
     return Section("short", "Summary", render("verdict.html", lines=lines))
 
@@ -153,6 +144,8 @@ def _reliability(account: Account, *, named: bool) -> Section:
         rows.append(Row([*entries, Entry(in_words(report, i)), *tied], f"z{i}"))
     lead = [f"{title}: {meaning}." for title, meaning in shown.values()]
     lead += ["Inactive: share of rows in which the latent is constant."] if has_inactive else []
+    if any(report.get("meaning") for report in latents):
+        lead.append("x and y are the position of a thing in the image, by the architecture of the model.")
     if named:
         lead.append(
             "Strongest effects: change of a column, in its standard deviations, as the latent moves from its lower to "
@@ -170,20 +163,20 @@ def _percent(value: float | None) -> Entry:
     return Entry("") if value is None else Entry(f"{100 * value:.0f} %", float(value))
 
 
-def _portraits(account: Account, pictures: Sequence[Pictures]) -> Section:
+def _portraits(account: Account, pictures: Pictures | None) -> Section:
     portraits = []
     for i, report in enumerate(account["latents"]):
         name, counts = f"z{i}", report["histogram"]
         drawings = [histogram(counts["counts"], counts["low"], counts["high"], f"Histogram of {name}")]
-        if pictures:
-            drawings.append(film(pictures[i].along, f"Images along {name}, from its lower to its upper end"))
-            drawings.append(effect_map(pictures[i].effects, f"Effect of {name} on each pixel"))
-        else:
+        if pictures is not None:
+            drawings.append(film(pictures.along[i], f"Images along {name}, from its lower to its upper end"))
+            drawings.append(effect_map(pictures.effects[i], f"Effect of {name} on each pixel"))
+        elif report["columns"]:
             drawings.append(bars(dict(list(report["columns"].items())[:MOST_BARS]), f"Effects of {name} on columns"))
         mark = MARKS[report["verdict"]]
         portraits.append({"name": name, "verdict": report["verdict"], "mark": mark, "drawings": drawings})
     lead = "Histogram of each latent over the rows (heights are square roots of counts), and "
-    if pictures:
+    if pictures is not None:
         lead += (
             "a decoded row as the latent moves from its 5th to its 95th percentile, with all others at their medians. "
             "Below, the pixels that become brighter are blue, those that become darker red."
@@ -258,6 +251,8 @@ def _models(account: Account) -> Section:
         "Gain: log-likelihood of held-out rows above that of a single Gaussian, in nats per row. Agreement: between "
         "restarts. A model without gain over a Gaussian has found no latent structure."
     )
+    if account["data"].get("picture") is not None:
+        lead += " ImageUnmixing has no gain: it is selected by its reconstructions."
     return Section("tried", "Compared models", Table("Compared models", columns, rows).html(), lead)
 
 
@@ -276,6 +271,7 @@ def _data(account: Account) -> Section:
     return Section("data", "Data", render("verdict.html", lines=lines), "Inspection of the table before the fit.")
 
 
-def _reading() -> Section:
-    body = render("reading_fit.html", stable=THRESHOLDS.stable, doubtful=THRESHOLDS.doubtful)
+def _reading(*, positions: bool) -> Section:
+    limits = {"stable": THRESHOLDS.stable, "doubtful": THRESHOLDS.doubtful}
+    body = render("reading_fit.html", positions=positions, **limits)
     return Section("reading", "How to read this page", body)

@@ -19,6 +19,7 @@ WIDE, HIGH = 320, 72  # size of a histogram
 NAMES, LINE = 132, 18  # width of the names beside bars, height of a bar
 LETTERS = 19  # longest name beside a bar
 LESS, MORE = (178, 24, 43), (33, 102, 172)  # ends of the map of effects; ColorBrewer's RdBu
+BETWEEN = 0.6  # grey between images, so that white and black ones end where they end
 RADIUS, NODE = 110.0, 15.0  # radius of the circle of latents, and of a latent
 
 
@@ -65,7 +66,7 @@ def film(images: Image, label: str) -> Markup:
     """Draw images in [0, 1], (steps, height, width) or (steps, height, width, channels), side by side."""
     if images.ndim == 4 and images.shape[3] == 1:
         images = images[..., 0]
-    apart = np.ones((*images.shape[1:2], max(1, images.shape[2] // 14), *images.shape[3:]))
+    apart = np.full((*images.shape[1:2], max(1, images.shape[2] // 14), *images.shape[3:]), BETWEEN)
     strip = [part for image in images for part in (apart, np.clip(image, 0, 1))][1:]
     return png(255 * np.concatenate(strip, axis=1), label, "picture film")
 
