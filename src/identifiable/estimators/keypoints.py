@@ -281,7 +281,7 @@ def slots_by_need(net: Keypoints, x: Tensor) -> tuple[Tensor, Tensor]:
     This rise, relative to that of the last one, is the cost. While two slots are on one thing, one of such slots is
     dropped, at no cost.
     """
-    p, members = net.encode(x), torch.arange(len(x))
+    p, members = net.encode(x), torch.arange(len(x), device=x.device)
     covers = net.covers(p)
     same = _on_one_thing(p.unflatten(2, (-1, 2)))
     visible = torch.ones(len(x), net.slots, device=x.device)
