@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from identifiable.algorithms.inactivity import Readout, blocks_of_inactive, inactive_up_to_noise
+from identifiable.algorithms.inactivity import (
+    Readout,
+    blocks_of_inactive,
+    blocks_of_posteriors,
+    inactive_up_to_noise,
+)
 
 ROWS = 10_000
 
@@ -65,3 +70,33 @@ def test_a_pair_shows_what_neither_latent_shows_alone():
     read = readout(np.random.default_rng(0).normal(size=(ROWS, 2)), activity([2]), noise=0.2)
     assert not inactive_up_to_noise(read, ()).any()
     assert inactive_up_to_noise(read, ((0, 1),)).all()
+
+
+def test_a_pair_that_is_rarely_inactive_is_found():
+    read = readout(np.random.default_rng(0).normal(size=(ROWS, 4)), activity([2, 2], 0.03))
+    assert blocks_of_inactive(read) == ((0, 1), (2, 3))
+
+
+def posteriors(z, width):
+    """Posterior of a spike of this width at zero, of a share of a tenth, under a slab of unit variance."""
+    spike, slab = (share * np.exp(-0.5 * (z / s) ** 2) / s for share, s in ((0.1, width), (0.9, 1.0)))
+    return spike / (spike + slab)
+
+
+def test_a_pair_that_is_hidden_at_times_is_found():
+    """Where something hides it, its position is known with eight times the usual noise, so that its spike is wide."""
+    rng = np.random.default_rng(0)
+    hidden = rng.random((ROWS, 1)) < 0.3
+    noise = 0.05 * np.c_[np.where(hidden, 8, 1).repeat(2, 1), np.ones((ROWS, 2))]
+    z = rng.normal(size=(ROWS, 4)) * activity([2, 2]) + noise * rng.normal(size=(ROWS, 4))
+    r = np.c_[posteriors(z[:, :2], 0.1), posteriors(z[:, 2:], 0.05)]
+    seen = r.var(0) / (r.mean(0) * (1 - r.mean(0)))
+    assert seen[:2].max() < 0.5 < seen[2:].min()
+    assert blocks_of_posteriors(r, z) == ((0, 1), (2, 3))
+
+
+@pytest.mark.parametrize("width", [0.1, 0.2, 0.4])
+def test_dependent_latents_that_are_always_active_are_no_block(width):
+    """The model claims a spike; their sizes are correlated."""
+    z = np.random.default_rng(0).multivariate_normal([0, 0], [[1, 0.9], [0.9, 1]], size=ROWS)
+    assert blocks_of_posteriors(posteriors(z, width), z) == ()

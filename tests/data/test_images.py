@@ -39,3 +39,18 @@ def test_the_centre_of_a_ball_is_its_position():
 def test_unknown_numbers_of_balls_are_refused(balls):
     with pytest.raises(ValueError, match="between 1 and 6"):
         make_balls(1, balls=balls)
+
+
+@pytest.mark.parametrize("radii", [0.1, (0.02, 0.1, 0.3, 0.49)])
+def test_every_pixel_shows_the_frontmost_ball_that_covers_it(radii):
+    """The renderer paints only squares around balls; here the formula is applied to all pixels."""
+    rng = np.random.default_rng(0)
+    renderer = make_balls(1, balls=4, radii=radii, textured=True, random_state=0).source.mixing
+    z = torch.as_tensor(rng.uniform(-0.1, 1.1, (50, 8)))
+    y, x = (torch.arange(64) + 0.5).div(64).expand(64, 64).T, (torch.arange(64) + 0.5).div(64).expand(64, 64)
+    expected = renderer.ground.reshape(64, 64, 3).double().expand(50, -1, -1, -1)
+    for i, radius in enumerate(renderer.radii.double()):
+        distance = ((x - z[:, 2 * i, None, None]) ** 2 + (y - z[:, 2 * i + 1, None, None]) ** 2).sqrt()
+        cover = ((radius - distance) * 64 + 0.5).clamp(0, 1)[..., None]
+        expected = cover * renderer.colours[i].double() + (1 - cover) * expected
+    torch.testing.assert_close(renderer(z).double(), expected.flatten(1), atol=1e-5, rtol=0)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from identifiable import DataError, KeypointEncoder, load, save
+from identifiable import DataError, KeypointEncoder, RecoveryWarning, load, save
 from identifiable.data import make_balls
-from identifiable.estimators.keypoints import STARTS, best_starts, free_slots, more_needed, needed_slots
+from identifiable.estimators.keypoints import free_slots, missed_share, needed_slots
 from identifiable.metrics import r2
 from identifiable.nets.keypoints import COLOUR_UNIT, SPRITE_UNIT, Keypoints
 
@@ -44,6 +44,7 @@ def test_a_moving_ball_is_found():
     options = TINY | {"max_steps": 100, "batch_size": 24, "image_shape": sample.image_shape}
     model = KeypointEncoder(2, **options).fit(sample.x)
     assert r2(new.z, model.transform(new.x)) > 0.97
+    assert model.missed_ < 0.1
     decoded = model.inverse_transform(model.transform(new.x)).reshape(300, -1)
     assert np.square(decoded - new.x).mean() < 0.8 * np.square(new.x - sample.x.mean(0)).mean()
 
@@ -104,30 +105,62 @@ def test_slots_that_follow_another_or_are_not_seen_are_not_needed():
     assert needed_slots(net, x, 2)[0].tolist() in ([0], [1], [2])
 
 
-def test_the_start_whose_slots_are_all_needed_is_kept():
-    net, x = painted(STARTS)
-    with torch.no_grad():
-        net.paint[[0, 2], 2] = 0.1 / COLOUR_UNIT  # hardly seen: these miss the second thing
-        net.paint[1, 3] = 0.77 / COLOUR_UNIT
-    chosen = best_starts(net, x[1], 4)
-    torch.testing.assert_close(chosen.paint, net.paint[1:2])
-
-
-def test_free_slots_begin_again_in_a_colour_that_is_missing():
-    net, x = painted()
-    x = x.clone()
-    x[:, :, 0] = 9.0  # a pixel that is never painted
-    free_slots(net, x, torch.tensor([[0, 2]]), torch.Generator().manual_seed(0))
-    torch.testing.assert_close(COLOUR_UNIT * net.paint[0, [0, 2], 0].detach(), torch.ones(2))
-    torch.testing.assert_close(COLOUR_UNIT * net.paint[0, [1, 3], 0].detach(), torch.full((2,), 9.0))
-
-
-def test_other_nets_are_kept_only_if_they_save_more():
+@pytest.mark.parametrize("faint", [0, 1])
+def test_of_slots_on_one_thing_the_one_that_shows_it_best_is_kept(faint):
     net, x = painted()
     with torch.no_grad():
-        other, places = painted()[0], net.encode(x)
-        fewer = net.only(torch.tensor([[0, 1]]))
-    fewer.encode = lambda x: places[..., :4]
-    assert more_needed(fewer, other, x) is other
-    assert more_needed(other, fewer, x) is other
-    assert more_needed(other, net, x) is other
+        net.alpha[0, faint, 5:8, 5:8] = -2 / SPRITE_UNIT
+    assert needed_slots(net, x, None)[0].tolist() == [1 - faint, 2]
+
+
+def test_slots_that_move_together_at_a_distance_are_on_two_things():
+    net, _ = painted()
+    places = net.encode(None).clone()
+    places[..., 2:4] = places[..., :2] + 0.3
+    net.encode = lambda x: places
+    assert needed_slots(net, net.decode(places).detach(), None)[0].tolist() == [0, 1, 2]
+
+
+def test_new_slots_are_on_the_balls_before_any_training():
+    sample = make_balls(300, balls=3, random_state=0)
+    x = torch.as_tensor(sample.x).reshape(300, 32, 2, 32, 2, 3).mean((2, 4)).flatten(1)[None]
+    rng = torch.Generator().manual_seed(0)
+    net = Keypoints(x[0].median(0).values.reshape(32, 32, 3), slots=4, members=1, rng=rng)
+    new = free_slots(net, x, torch.empty(1, 0, dtype=torch.long), rng)
+    assert new.all()
+    p = net.encode(x)[0].detach().numpy().reshape(300, 4, 2)
+    best = [max(r2(ball, p[:, k]) for k in range(4)) for ball in sample.z.reshape(300, 3, 2).transpose(1, 0, 2)]
+    assert min(best) > 0.7
+
+
+def test_a_free_slot_begins_at_what_is_missed_and_needed_ones_stay():
+    net, x = painted()
+    before = net.paint.detach().clone()
+    x = x.clone().reshape(1, 64, 16, 16)
+    x[:, :, 2:5, 9:12] = 0.6  # a thing that no slot paints
+    new = free_slots(net, x.flatten(2), torch.tensor([[0, 2, 3]]), torch.Generator().manual_seed(0))
+    assert new.tolist() == [[False, True, False, False]]
+    torch.testing.assert_close(COLOUR_UNIT * net.paint[0, 1, 0].detach(), torch.tensor(0.6))
+    torch.testing.assert_close(net.paint[0, [0, 2, 3]].detach(), before[0, [0, 2, 3]])
+
+
+def test_a_thing_that_is_missed_is_noticed_and_misplaced_edges_and_noise_are_not():
+    net, x = painted()
+    places = net.encode(x)[..., [2, 3, 4, 5]]
+    net = net.only(torch.tensor([[1, 2]]))
+    net.encode = lambda x: places
+    noise = 0.3 * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
+    assert missed_share(net, x + noise) < 0.05
+    net.encode = lambda x: places + 0.5 / 16
+    assert missed_share(net, x) < 0.05
+    with torch.no_grad():
+        net.alpha[:, 1] = -20 / SPRITE_UNIT
+    assert missed_share(net, x) > 0.8
+
+
+def test_too_few_keypoints_are_warned_of():
+    sample = make_balls(400, balls=2, random_state=0)
+    options = TINY | {"max_steps": 60, "batch_size": 16, "image_shape": sample.image_shape}
+    with pytest.warns(RecoveryWarning, match="not reconstructed"):
+        model = KeypointEncoder(2, **options).fit(sample.x)
+    assert model.missed_ > 0.5

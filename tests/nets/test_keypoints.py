@@ -73,13 +73,21 @@ def test_only_keeps_what_is_asked_for_of_each_member(net):
 
 
 @torch.no_grad()
-def test_slots_that_begin_again_leave_the_others_as_they_are(net):
+def test_slots_that_begin_again_find_what_is_marked_and_leave_the_others_as_they_are(net):
     before = {name: value.clone() for name, value in net.state_dict().items()}
+    x = torch.ones(2, 30, 24, 32, 3)
+    corners = torch.randint(4, 16, (30, 2), generator=torch.Generator().manual_seed(6))
+    for i, (row, column) in enumerate(corners.tolist()):
+        x[:, i, row : row + 4, column : column + 4] = torch.tensor([0.9, 0.1, 0.2])
+    where = (x[..., 1] < 0.5).float().reshape(2, 1, -1).expand(-1, 2, -1)
     paint = torch.full((2, 2, 3), 0.25)
-    net.begin_again(torch.tensor([[True, False], [False, False]]), paint, torch.Generator().manual_seed(5))
+    chosen = torch.tensor([[True, False], [False, False]])
+    net.begin_again(chosen, x.flatten(2), where, paint, torch.Generator().manual_seed(5))
     torch.testing.assert_close(COLOUR_UNIT * net.paint[0, 0], paint[0, 0])
+    after = net.state_dict()
     for name in ("alpha", "paint", "depth", "head.weight", "head.bias"):
-        after = net.state_dict()[name]
-        assert not torch.equal(after[0, 0], before[name][0, 0]) or name == "depth"
-        assert torch.equal(after[0, 1], before[name][0, 1])
-        assert torch.equal(after[1], before[name][1])
+        assert not torch.equal(after[name][0, 0], before[name][0, 0])
+        assert torch.equal(after[name][0, 1], before[name][0, 1])
+        assert torch.equal(after[name][1], before[name][1])
+    found = net.encode(x.flatten(2))[0, :, :2] * torch.tensor([32, 24])
+    assert (found - (corners.flip(1) + 2)).abs().max() < 2

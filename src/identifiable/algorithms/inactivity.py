@@ -16,6 +16,7 @@ from identifiable.arrays import Array
 
 LEVEL = 0.05
 LEAST_SHARE = 0.04  # of the rows: as the smallest share that an exact hyperplane holds
+LEAST_TOGETHER = 0.02  # the same for two latents that are inactive together: agreement shows what neither shows alone
 FAR = (1.0, 3.0, 9.0)  # half-width of the outer cells in the test for a spike, in standard deviations of the noise
 LEAST_ROWS = 5  # in a cell
 
@@ -60,7 +61,7 @@ def blocks_of_inactive(read: Readout) -> tuple[tuple[int, ...], ...]:
 
     1. the posteriors of their inactivity are correlated, √N corr(r_i, r_k) > Φ⁻¹(1 - α) with α the level over the
        number of pairs. r_i depends on z_i only: independent latents are linked with probability `LEVEL` in all.
-    2. in the model, both are inactive in at least `LEAST_SHARE` of the rows, and one without the other in less than
+    2. in the model, both are inactive in at least `LEAST_TOGETHER` of the rows, and one without the other in less than
        half of the rows that independent latents would have (Cohen's kappa > 1/2), and visibly so in less than
        `LEAST_SHARE`: a row counts as much as the noise leaves of it, var(r_i) / (p_i (1 - p_i)).
 
@@ -71,46 +72,53 @@ def blocks_of_inactive(read: Readout) -> tuple[tuple[int, ...], ...]:
     share = np.diag(both)
     apart = share[:, None] - both  # i is inactive, k is active
     chance = share[:, None] * (1 - share)
-    together = (both >= LEAST_SHARE) & (apart + apart.T < (chance + chance.T) / 2)
+    together = (both >= LEAST_TOGETHER) & (apart + apart.T < (chance + chance.T) / 2)
     np.fill_diagonal(together, False)
     if not together.any():
         return ()
     r = read.inactive()
     visible = apart * (r.var(0) / np.maximum(share * (1 - share), 1e-12))[:, None]
     together &= np.maximum(visible, visible.T) < LEAST_SHARE
-    r = (r - r.mean(0)) / np.maximum(r.std(0), 1e-12)
-    score = r.T @ r / np.sqrt(len(r))
+    score = _correlations(r) * np.sqrt(len(r))
     return blocks_of(together & (score > norm.isf(LEVEL / (n * (n - 1) / 2))))
 
 
-def blocks_of_posteriors(r: Array) -> tuple[tuple[int, ...], ...]:
+def blocks_of_posteriors(r: Array, z: Array) -> tuple[tuple[int, ...], ...]:
     r"""Return the groups of two or more latents that are inactive in the same rows, without a model of the patterns.
 
-    r (N, n) is the posterior of each latent being inactive, given its own coordinate. With a_i whether latent i is
-    inactive, cov(r_i, r_k) = b_i b_k cov(a_i, a_k), b_i = var(r_i) / var(a_i): two latents are linked if
+    r (N, n) is the posterior of each latent of z (N, n) being inactive, given its own coordinate. With a_i whether
+    latent i is inactive, cov(r_i, r_k) = b_i b_k cov(a_i, a_k), b_i = var(r_i) / var(a_i): two latents are linked if
 
     1. √N corr(r_i, r_k) > Φ⁻¹(1 - α), as in `blocks_of_inactive`,
     2. corr(a_i, a_k) > 1/2, estimated as corr(r_i, r_k) / √(b_i b_k), by more than its standard error,
     3. b_i, b_k > 1/2: the spikes are narrow. Where they are wide, r_i depends on the size of z_i alone, and the sizes
-       of dependent latents are correlated.
+       of dependent latents are correlated. Functions of two dependent Gaussian variables are correlated by at most
+       |corr(z_i, z_k)| (Gebelein), so that b_i, b_k > 1/4 suffices where corr(r_i, r_k) is larger by more than its
+       standard error. A thing that others hide at times has such a spike.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> inactive = rng.random((1000, 2))[:, [0, 0, 1]] < 0.2
-    >>> blocks_of_posteriors(inactive * 0.9)
+    >>> active = rng.random((1000, 2))[:, [0, 0, 1]] > 0.2
+    >>> blocks_of_posteriors(0.9 * ~active, active * rng.normal(size=(1000, 3)))
     ((0, 1),)
     """
     n, share = r.shape[1], r.mean(0)
     b = np.clip(r.var(0) / np.maximum(share * (1 - share), 1e-12), 0.0, 1.0)
-    unit = (r - share) / np.maximum(r.std(0), 1e-12)
-    correlation, error = unit.T @ unit / len(r), 1 / np.sqrt(len(r))
+    correlation, dependence, error = _correlations(r), np.abs(_correlations(z)), 1 / np.sqrt(len(r))
     linked = correlation > norm.isf(LEVEL / max(1, n * (n - 1) / 2)) * error
     linked &= correlation - error > 0.5 * np.sqrt(np.outer(b, b))
-    visible = (b > 0.5) & (share >= LEAST_SHARE)
-    linked &= np.logical_and.outer(visible, visible)
+    least = np.minimum.outer(b, b)
+    linked &= (least > 0.5) | ((least > 0.25) & (correlation - error > dependence))
+    linked &= np.logical_and.outer(share >= LEAST_SHARE, share >= LEAST_SHARE)
     np.fill_diagonal(linked, False)
     return blocks_of(linked)
+
+
+def _correlations(columns: Array) -> Array:
+    """Return the correlations (n, n) of columns (N, n); those with a constant column are zero."""
+    unit = (columns - columns.mean(0)) / np.maximum(columns.std(0), 1e-12)
+    return unit.T @ unit / len(columns)
 
 
 def inactive_up_to_noise(read: Readout, blocks: tuple[tuple[int, ...], ...]) -> NDArray[np.bool_]:

@@ -218,7 +218,7 @@ def _refine(y: Array, rows: Array, t: Array, W: Array, shift: Array, rng: np.ran
     if gain is not None:
         return _of_rows(model, t, W, shift, gain)
     # No model with one noise describes the rows; the columns still show which latents are inactive together.
-    return replace(_unchanged(rows, float(np.exp(model.log_noise))), blocks=blocks_of_posteriors(1 - spikes(t)[3]))
+    return replace(_unchanged(rows, float(np.exp(model.log_noise))), blocks=blocks_of_posteriors(1 - spikes(t)[3], t))
 
 
 def _search(search: Rows, first: Model, covariance: Array) -> tuple[Model, list[Model]]:

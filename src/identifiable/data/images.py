@@ -1,5 +1,6 @@
 """Rendered images whose latents are known."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -67,23 +68,30 @@ class BallRenderer(Buffers):
     """
 
     def __init__(self, colours: Array, radii: Array, ground: Array, *, integer: bool = False) -> None:
-        centres = (np.arange(SIDE) + 0.5) / SIDE
-        arrays = {"colours": colours, "radii": radii, "ground": ground, "centres": centres}
+        arrays = {"colours": colours, "radii": radii, "ground": ground}
         super().__init__(**{name: array.astype(np.float32) for name, array in arrays.items()})
         self.integer = integer
+        self._sides = [min(SIDE, math.ceil(2 * SIDE * float(radius)) + 3) for radius in radii]  # of squares, in pixels
 
     def forward(self, z: Tensor) -> Tensor:
-        """Render, with an edge one pixel wide so that a small movement is visible."""
+        """Render, with an edge one pixel wide so that a small movement is visible.
+
+        Balls are painted from the back to the front, each in the smallest square of pixels that contains it.
+        """
         places = (z * SIDE).floor() / SIDE if self.integer else z
-        x, y = places.to(self.centres.dtype).unflatten(1, (-1, 2)).unbind(2)  # (N, balls)
-        across, down = ((self.centres - p[..., None]).square() for p in (x, y))
-        distance = (down[..., None] + across[..., None, :]).sqrt_().flatten(2)  # (N, balls, pixels)
-        cover = ((self.radii[:, None] - distance).mul_(SIDE).add_(0.5)).clamp_(0, 1)
-        seen, shares = torch.ones_like(cover[:, 0]), torch.empty_like(cover)
-        for i in reversed(range(len(self.radii))):  # from the front
-            torch.mul(cover[:, i], seen, out=shares[:, i])
-            seen = seen - shares[:, i]
-        return torch.addcmul(shares.mT @ self.colours, seen[..., None], self.ground).flatten(1)
+        places = places.to(self.ground.dtype).unflatten(1, (-1, 2))
+        x = self.ground.expand(len(z), -1, -1).contiguous()
+        balls = zip(places.unbind(1), self.radii, self.colours, self._sides, strict=True)
+        for place, radius, colour, side in balls:
+            corner = (place * SIDE - side / 2).round().clamp(0, SIDE - side)  # left, upper
+            own = corner[..., None] + torch.arange(side, device=z.device)  # columns and rows, (N, 2, side)
+            across, down = ((own + 0.5) / SIDE - place[..., None]).square().unbind(1)
+            distance = (down[..., None] + across[:, None]).sqrt().flatten(1)
+            cover = ((radius - distance) * SIDE + 0.5).clamp(0, 1)[..., None]
+            columns, rows = own.long().unbind(1)
+            pixels = (rows[..., None] * SIDE + columns[:, None]).flatten(1)[..., None].expand(-1, -1, 3)
+            x.scatter_(1, pixels, torch.lerp(x.gather(1, pixels), colour.expand_as(pixels), cover))
+        return x.flatten(1)
 
 
 def make_balls(

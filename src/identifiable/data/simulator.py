@@ -98,5 +98,5 @@ class Simulator:
         if self.bernoulli:
             x = torch.bernoulli(torch.sigmoid(x), generator=rng)
         if self.noise > 0:
-            x = x + self.noise * torch.randn(x.shape, generator=rng, dtype=x.dtype, device=x.device)
+            x = torch.randn(x.shape, generator=rng, dtype=x.dtype, device=x.device).mul_(self.noise).add_(x)
         return x, drawn

@@ -7,7 +7,11 @@ sprites at the keypoints p (`nets/keypoints.py`), and the encoder finds them,
 
 p' are keypoints in which each one comes from another image ("sleep"): positions that the data do not show together, so
 that the encoder learns to find what is hidden in part. The last term keeps a keypoint that cannot be seen near its
-usual place. Training begins with more slots than things; those that the reconstruction misses least are dropped.
+usual place.
+
+Training begins with more slots than things. Each begins at pixels of one colour that differ from the background: its
+heat map is the linear discriminant of these pixels. Those that the reconstruction misses least begin again at what the
+others miss, until they are no longer needed, and are then dropped.
 
 This is an encoder, not an identified model: what the code means comes from the architecture. The latents of a model of
 intermittent activity are then found in the code, see :class:`ImageUnmixing`.
@@ -26,23 +30,26 @@ from torch import Tensor
 
 from identifiable.arrays import Array, FloatArray
 from identifiable.data.simulator import Simulator
-from identifiable.errors import DataError
+from identifiable.errors import DataError, warn_recovery
 from identifiable.estimators.trained import Split, TrainedModel
-from identifiable.nets import select_members
-from identifiable.nets.images import Shape
-from identifiable.nets.keypoints import Keypoints
+from identifiable.nets.images import Shape, to_maps
+from identifiable.nets.keypoints import COLOUR_UNIT, Keypoints
 from identifiable.training import SETTLED_FROM, Anneal, Batch, History, Plan, Stage, Step
 
 MOST_PIXELS = 32  # per side of the images that the nets see
-STARTS = 3  # nets per restart at the start; the one whose slots are all needed most is trained on
 SPARE = 4  # slots at the start beyond the keypoints
 MOST_SLOTS = 10  # at the start, where the number of keypoints has to be found
 SEEN = 256  # images by which slots are judged
 NEEDED = 0.1  # of the error that the most needed slot saves: a slot that saves less is not needed
-SAME_THING = 0.9  # R² of the position of a slot given that of another: both are on one thing
-SHARE_OF_SEARCH = 0.4  # of the steps, before slots are dropped
+SAME_THING = 0.7  # concordance of the positions of two slots: both are on one thing
+SHARE_OF_SEARCH = 0.15  # of the steps, for all slots
+SHARE_OF_REPAIR, REPAIRS = 0.08, 3  # of the steps, and how often at most, for slots that begin again
+CANDIDATES = 32  # pixels from which the colour of a thing that is missed is chosen
+COLOUR_WIDTH = 0.15  # within which pixels are of one thing, in units of their range
 BLUR = 3.0  # pixels by which sprites are blurred at the start: far ones attract each other
 SLEEP, TO_MEDIAN = 1.0, 0.02  # s and m
+REGION = 5  # pixels per side in which the error is averaged, to tell a thing that is missed from errors at edges
+MISSED, MISSED_IN = 0.25, 0.2  # of the squared error that a slot saves, and of the images
 ROWS_AT_ONCE = 256
 RECORDS = 40  # of a stage
 
@@ -68,6 +75,8 @@ class KeypointEncoder(TrainedModel):
     module_ : `Keypoints`, the kept net.
     image_shape_ : shape of an image, as given.
     noise_ : standard deviation of the error of a pixel, in units of the range of the pixels.
+    missed_ : share of the held-out images in which something as visible as a thing is not reconstructed. A
+        `RecoveryWarning` is issued if it is above a fifth.
     restart_scores_, kept_, history_, stability_, fit_status_ : see :class:`TrainedModel`.
 
     Examples
@@ -93,6 +102,7 @@ class KeypointEncoder(TrainedModel):
     low_: float = field(init=False)
     range_: float = field(init=False)
     noise_: float = field(init=False)
+    missed_: float = field(init=False)
 
     takes_simulator = True
     pilot = 3000
@@ -153,10 +163,15 @@ class KeypointEncoder(TrainedModel):
 
     def _averaged(self, x: Tensor) -> Tensor:
         """Average images (B, h w c) down to those that the nets see."""
-        maps = x.float().reshape(len(x), *self._shape).permute(0, 3, 1, 2)
-        if self._small[:2] != self._shape[:2]:
-            maps = torch.nn.functional.adaptive_avg_pool2d(maps, self._small[:2])
-        return (maps.permute(0, 2, 3, 1).flatten(1) - self.low_) / self.range_
+        x = x.float().reshape(len(x), *self._shape)
+        (height, width, _), (rows, columns, _) = self._shape, self._small
+        if height % rows or width % columns:
+            pool = torch.nn.functional.adaptive_avg_pool2d
+            x = pool(x.permute(0, 3, 1, 2), (rows, columns)).permute(0, 2, 3, 1)
+        elif (factor := height // rows) > 1:  # sums of slices are many times faster than pooling
+            x = torch.stack([x[:, i::factor] for i in range(factor)]).sum(0)
+            x = torch.stack([x[:, :, i::factor] for i in range(factor)]).sum(0) / factor**2
+        return (x.flatten(1) - self.low_) / self.range_
 
     def _observed(self, rows: NDArray[Any], dtype: Any) -> FloatArray:
         """Return images (N, height, width[, channels]) of outputs of the decoder, interpolated to their size."""
@@ -171,31 +186,30 @@ class KeypointEncoder(TrainedModel):
     # -- training ----------------------------------------------------------------------
 
     def _stages(self, data: Split) -> Generator[Stage, History, Keypoints]:
-        """Train with spare slots; drop them; train on with positions that the data do not show together."""
+        """Train with spare slots, which begin again at what is missed; drop them and train on with sleep."""
         rng, device = data.rng(), data.device
         rows = torch.as_tensor(self._inputs(data.X_train), device=device)
         held = torch.as_tensor(self._inputs(data.X_held[:SEEN]), device=device)
         ground = rows[:1000].median(0).values.cpu().reshape(self._small)
         slots = MOST_SLOTS if self.n_latents is None else self.n_latents // 2 + SPARE
-        net = Keypoints(ground, slots, STARTS * self.n_restarts, rng=rng).to(device)
+        net = Keypoints(ground, slots, self.n_restarts, rng=rng).to(device)
         source: Any = [rows] if data.source is None else self._stream(data.source, device)
         each = held.expand(self.n_restarts, -1, -1)
-        search = max(1, round(SHARE_OF_SEARCH * self.max_steps / 2))
         blur = Anneal(BLUR, 1.0, until=0.75, geometric=False)
-        plan = self._plan(search, warm_up=0.25, final=1.0, anneal={"blur": blur})
-        yield Stage(net, partial(self._loss, net), source, plan, data.seed)
-        net = best_starts(net, held, self.n_latents)
-        kept = net.only(needed_slots(net, each, self.n_latents))
-        needed = needed_slots(net, each, None)
-        if needed.shape[1] < kept.slots or self.n_latents is None:  # some thing may have no slot yet
-            free_slots(net, each, needed, rng)
-            yield Stage(net, partial(self._loss, net), source, plan, data.seed + 1)
-            kept = more_needed(kept, net.only(needed_slots(net, each, self.n_latents)), each)
-        net = kept
+        needed = torch.empty(self.n_restarts, 0, dtype=torch.long, device=device)
+        spent, shares = 0, (SHARE_OF_SEARCH, *[SHARE_OF_REPAIR] * REPAIRS)
+        for part, share in enumerate(shares):
+            new = free_slots(net, each, needed, rng)
+            plan = self._plan(max(1, round(share * self.max_steps)), warm_up=0.25, final=1.0, anneal={"blur": blur})
+            yield Stage(net, partial(self._loss, net), source, plan, data.seed + part)
+            needed, spent = needed_slots(net, each, self.n_latents), spent + plan.steps
+            if part > 0 and not bool(new.gather(1, needed).any()):  # nothing was missed
+                break
+        net = net.only(needed)
         self.n_slots_ = net.slots
-        plan = self._plan(max(1, self.max_steps - 2 * search), warm_up=0.1, final=0.01, settled_from=SETTLED_FROM)
+        plan = self._plan(max(1, self.max_steps - spent), warm_up=0.1, final=0.01, settled_from=SETTLED_FROM)
         self.history_ = yield Stage(
-            net, partial(self._loss, net), source, plan, data.seed + 2, criterion=lambda: net.errors(each)
+            net, partial(self._loss, net), source, plan, data.seed + len(shares), criterion=lambda: net.errors(each)
         )
         return net
 
@@ -233,6 +247,15 @@ class KeypointEncoder(TrainedModel):
 
     def _set_results(self, data: Split) -> None:
         self.noise_ = max(1e-6, math.sqrt(-float(self.restart_scores_[self.kept_])))
+        first = next(self.module_.parameters())
+        held = torch.as_tensor(self._inputs(data.X_held[:SEEN]), dtype=first.dtype, device=first.device)
+        self.missed_ = float(missed_share(self.module_, held[None]))
+        if self.missed_ > MISSED_IN:
+            warn_recovery(
+                f"KeypointEncoder: {self.missed_:.0%} of the held-out images show something that is not reconstructed, "
+                f"about as visible as what {self.n_slots_} keypoints found. They are too few, training was too short, "
+                "or things change their shape. Increase n_latents or max_steps, or use another random_state."
+            )
 
     def _encode(self, module: Any, x: Tensor, u: Tensor | None = None) -> Tensor:
         return module.encode(x)
@@ -254,26 +277,29 @@ class KeypointEncoder(TrainedModel):
 def slots_by_need(net: Keypoints, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the slots of each member, the most needed first, and what each costs, both (R, K).
 
-    One slot after the other is dropped: one that follows another, or else the one without which the squared error of
-    images x (R, B, h w c) rises least. This rise, relative to that of the last one, is the cost.
+    One slot after the other is dropped: the one without which the squared error of images x (R, B, h w c) rises least.
+    This rise, relative to that of the last one, is the cost. While two slots are on one thing, one of such slots is
+    dropped, at no cost.
     """
-    p, members = net.encode(x), torch.arange(len(x))
-    follows = _follows(p.unflatten(2, (-1, 2)))
+    p, members = net.encode(x), torch.arange(len(x), device=x.device)
+    covers = net.covers(p)
+    same = _on_one_thing(p.unflatten(2, (-1, 2)))
     visible = torch.ones(len(x), net.slots, device=x.device)
     dropped, costs = [], []
     for _ in range(net.slots):
-        error = (net.decode(p, visible=visible) - x).square().mean((1, 2))
+        error = (net.paint_over(covers, visible) - x).square().mean((1, 2))
         rises = torch.full_like(visible, torch.inf)
         for k in range(net.slots):
             without = visible.clone()
             without[:, k] = 0
-            rise = (net.decode(p, visible=without) - x).square().mean((1, 2)) - error
-            rise = torch.where((follows[:, k] & (without > 0)).any(1), torch.zeros_like(rise), rise)
+            rise = (net.paint_over(covers, without) - x).square().mean((1, 2)) - error
             rises[:, k] = torch.where(visible[:, k] > 0, rise, rises[:, k])
-        cost, least = rises.min(1)
+        double = (same & (visible > 0)[:, None]).any(2) & (visible > 0)
+        any_double = double.any(1)
+        least = torch.where(double | ~any_double[:, None], rises, torch.inf).argmin(1)
         visible[members, least] = 0
         dropped.append(least)
-        costs.append(cost)
+        costs.append(torch.where(any_double, 0.0, rises[members, least]))
     cost = torch.stack(costs[::-1], 1)
     return torch.stack(dropped[::-1], 1), cost / cost[:, :1].clamp(min=1e-20)
 
@@ -289,20 +315,6 @@ def needed_slots(net: Keypoints, x: Tensor, n_latents: int | None) -> Tensor:
     return order[:, :count].sort(1).values
 
 
-def best_starts(net: Keypoints, x: Tensor, n_latents: int | None) -> Keypoints:
-    """Return, of each `STARTS` members, the one whose least needed slot costs most on images x (B, h w c).
-
-    If the number is not given, it is one with the most needed slots. The error itself would favour sharp sprites that
-    miss a thing.
-    """
-    members = len(net.ground)
-    _, cost = slots_by_need(net, x.expand(members, -1, -1))
-    count = _count(cost) if n_latents is None else torch.full((members,), n_latents // 2)
-    score = count + cost.cpu().gather(1, count[:, None] - 1)[:, 0]
-    best = score.reshape(-1, STARTS).argmax(1) + STARTS * torch.arange(members // STARTS)
-    return select_members(net, best.tolist())
-
-
 def _count(cost: Tensor) -> Tensor:
     """Return how many slots of each member (R,) are needed, given their costs (R, K)."""
     enough = torch.cat([cost > NEEDED, torch.zeros_like(cost[:, :1], dtype=torch.bool)], 1)
@@ -310,30 +322,66 @@ def _count(cost: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def more_needed(one: Keypoints, other: Keypoints, x: Tensor) -> Keypoints:
-    """Return the other nets if on images x (R, B, h w c) they save at least a tenth of a slot more of the error."""
-    now, then = one.errors(x).mean(), other.errors(x).mean()
-    nothing = one.errors(x, visible=torch.zeros(len(x), one.slots, device=x.device)).mean()
-    return other if now - then > NEEDED * (nothing - now) / one.slots else one
+def free_slots(net: Keypoints, x: Tensor, needed: Tensor, rng: torch.Generator) -> Tensor:
+    """Let the slots that images x (R, B, h w c) do not need begin again at what the others miss; return which (R, K).
+
+    What is missed differs from the background and has one colour. It is the colour, of some pixels drawn by their
+    error, at which the error is largest in all.
+    """
+    free = torch.ones(len(x), net.slots, dtype=torch.bool, device=x.device).scatter(1, needed, False)
+    if not bool(free.any()):
+        return free
+    painted, ground = net.decode(net.encode(x), visible=(~free).float()), (COLOUR_UNIT * net.ground).flatten(1)[:, None]
+    pixels = x.unflatten(2, (-1, net.shape[2])).flatten(1, 2)
+    missed, differs = ((x - y).square().unflatten(2, (-1, net.shape[2])).sum(3).flatten(1) for y in (painted, ground))
+    missed = missed * differs
+    where = torch.zeros(len(x), net.slots, missed.shape[1], device=x.device)
+    paint = torch.zeros(len(x), net.slots, net.shape[2], device=x.device)
+    members = torch.arange(len(x), device=x.device)
+    for slot in free.nonzero()[:, 1].reshape(len(x), -1).T:
+        drawn = torch.multinomial(missed.cpu() + 1e-20, CANDIDATES, generator=rng).to(x.device)
+        colours = pixels[members[:, None], drawn]
+        similar = (-0.5 * (torch.cdist(colours, pixels) / COLOUR_WIDTH).square()).exp()
+        most = (similar @ missed[..., None])[..., 0].argmax(1)
+        similar = similar[members, most]
+        where[members, slot], paint[members, slot] = similar * missed, colours[members, most]
+        missed = missed * (1 - similar)
+    net.begin_again(free, x, where, paint, rng)
+    return free
 
 
 @torch.no_grad()
-def free_slots(net: Keypoints, x: Tensor, needed: Tensor, rng: torch.Generator) -> None:
-    """Let the slots that images x (R, B, h w c) do not need begin again, in colours of pixels with large errors."""
-    error = (net.decode(net.encode(x)) - x).square().unflatten(2, (-1, net.shape[2])).sum(3).flatten(1)
-    pixels = torch.multinomial(error.cpu().clamp(min=1e-12), net.slots, generator=rng).to(x.device)
-    colours = x.unflatten(2, (-1, net.shape[2])).flatten(1, 2)
-    chosen = colours.gather(1, pixels[..., None].expand(-1, -1, net.shape[2]))
-    free = torch.ones(len(x), net.slots, dtype=torch.bool, device=x.device).scatter(1, needed, False)
-    net.begin_again(free, chosen, rng)
+def missed_share(net: Keypoints, x: Tensor) -> Tensor:
+    """Return the share (R,) of images x (R, B, h w c) in which a region shows what no slot paints.
+
+    The error of a sprite that is slightly misplaced changes its sign within a few pixels, and that of noise from pixel
+    to pixel: both vanish in the mean over a region. A thing is missed if the squared norm of what is left exceeds a
+    quarter of what a slot saves, in the median over the slots.
+    """
+    (height, width, _), covers = net.shape, net.covers(net.encode(x))
+    size = min(REGION, height, width)
+    error = x - net.paint_over(covers)
+    mean = torch.nn.functional.avg_pool2d(to_maps(error, net.shape), size, 1).unflatten(1, (len(x), -1))
+    region = size**2 * mean.square().sum(2).flatten(2).amax(2).T
+    without = 1 - torch.eye(net.slots, device=x.device).expand(len(x), -1, -1)
+    squared = torch.stack([(net.paint_over(covers, v) - x).square().sum(2).mean(1) for v in without.unbind(1)], 1)
+    saved = (squared - error.square().sum(2).mean(1, keepdim=True)).median(1).values
+    return (region > MISSED * saved[:, None].clamp(min=1e-12)).float().mean(1)
 
 
-def _follows(places: Tensor) -> Tensor:
-    """Return whether both coordinates of a slot follow those of another, (R, K, K), for positions (R, B, K, 2)."""
-    centred = places - places.mean(1, keepdim=True)
-    unit = centred / centred.square().sum(1, keepdim=True).sqrt().clamp(min=1e-10)
-    r2 = torch.einsum("rbkc,rbjc->rkjc", unit, unit).square().amin(3)
-    return (r2 > SAME_THING) & ~torch.eye(places.shape[2], dtype=torch.bool, device=places.device)
+def _on_one_thing(places: Tensor) -> Tensor:
+    """Return whether two slots are at the same positions, (R, K, K), for positions (R, B, K, 2).
+
+    By the concordance 2 cov(p, q) / (var p + var q + (mean p - mean q)²), with sums over x and y. Two things that move
+    together at a distance have a small one.
+    """
+    mean = places.mean(1)
+    centred = places - mean[:, None]
+    covariance = torch.einsum("rbkc,rbjc->rkj", centred, centred) / places.shape[1]
+    variance = covariance.diagonal(dim1=1, dim2=2)
+    apart = (mean[:, :, None] - mean[:, None]).square().sum(3)
+    concordance = 2 * covariance / (variance[:, :, None] + variance[:, None] + apart).clamp(min=1e-12)
+    return (concordance > SAME_THING) & ~torch.eye(places.shape[2], dtype=torch.bool, device=places.device)
 
 
 def _as_rows(X: Any) -> Any:

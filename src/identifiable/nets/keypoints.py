@@ -24,6 +24,8 @@ PEAK = 10.0  # multiplies the heat maps, so that they are narrow from the start
 # are those of the filters, times these.
 SPRITE_UNIT, COLOUR_UNIT = 50 / 3, 10 / 3
 OPAQUE = 0.999
+HEAT = 8.0  # of what a new slot is to find, above the mean of all pixels
+RIDGE = 1e-2  # of the mean variance of the features
 
 
 class Keypoints(nn.Module):
@@ -81,12 +83,8 @@ class Keypoints(nn.Module):
 
     def encode(self, x: Tensor) -> Tensor:
         """Map images (R, B, h w c) to keypoints (R, B, 2 K): x, y of the first, x, y of the second, and so on."""
-        members = len(x)
-        background = (COLOUR_UNIT * self.ground.detach()).flatten(1)[:, None]
-        maps = to_maps(x - background, self.shape)
-        seen = [to_members(part(maps), members) for part in (self.shapes, self.colours)]
-        heat = self.head(torch.cat(seen, 2).flatten(1, 2))
-        p = (PEAK * to_members(heat, members)).flatten(3).softmax(3).unflatten(3, self.shape[:2])  # (B, R, K, h, w)
+        heat = self.head(self._features(x).flatten(1, 2))
+        p = (PEAK * to_members(heat, len(x))).flatten(3).softmax(3).unflatten(3, self.shape[:2])  # (B, R, K, h, w)
         x_mean = (p.sum(3) * self.across[:, None]).sum(3)
         y_mean = (p.sum(4) * self.down[:, None]).sum(3)
         return torch.stack([x_mean, y_mean], 3).flatten(2).transpose(0, 1)
@@ -96,14 +94,21 @@ class Keypoints(nn.Module):
 
         Sprites are shifted by interpolation of `blur` pixels; those where `visible` (R, K) is zero are left out.
         """
+        return self.paint_over(self.covers(p, blur), visible)
+
+    def covers(self, p: Tensor, blur: Tensor | float = 1.0) -> Tensor:
+        """Return how much each sprite at keypoints (R, B, 2 K) covers of each pixel, a (R, B, K, h w)."""
         height, width, _ = self.shape
         x, y = p.unflatten(2, (-1, 2)).unbind(3)
         to_columns = self._shift(x, self.across, width, blur)  # (R, B, K, w, P)
         to_rows_ = self._shift(y, self.down, height, blur)
         alpha = (SPRITE_UNIT * self.alpha).sigmoid()[:, None]
+        return (to_rows_ @ alpha @ to_columns.mT).flatten(3)
+
+    def paint_over(self, a: Tensor, visible: Tensor | None = None) -> Tensor:
+        """Return images (R, B, h w c) in which sprites cover the background by a (R, B, K, h w)."""
         if visible is not None:
-            alpha = alpha * visible[:, None, :, None, None]
-        a = (to_rows_ @ alpha @ to_columns.mT).flatten(3)  # (R, B, K, pixels)
+            a = a * visible[:, None, :, None]
         front = a * (COLOUR_UNIT * self.depth).exp()[:, None, :, None]
         behind = torch.log1p(-a.clamp(max=OPAQUE)).sum(2).exp()
         total = front.sum(2) + behind
@@ -120,11 +125,32 @@ class Keypoints(nn.Module):
         distance = ((grid[:, None, None] - p[..., None]) * size)[..., None] - self.offsets[:, None, None, None]
         return (1 - distance.abs() / blur).clamp(min=0) / blur
 
+    def _features(self, x: Tensor) -> Tensor:
+        """Return what the filters show of each pixel of images (R, B, h w c), (B, R, features, h, w)."""
+        background = (COLOUR_UNIT * self.ground.detach()).flatten(1)[:, None]
+        maps = to_maps(x - background, self.shape)
+        return torch.cat([to_members(part(maps), len(x)) for part in (self.shapes, self.colours)], 2)
+
     @torch.no_grad()
-    def begin_again(self, slots: Tensor, paint: Tensor, rng: torch.Generator | None = None) -> None:
-        """Give the slots with True in (R, K) new heat maps and sprites, of the colours `paint` (R, K, c)."""
+    def begin_again(
+        self, slots: Tensor, x: Tensor, where: Tensor, paint: Tensor, rng: torch.Generator | None = None
+    ) -> None:
+        """Give the slots with True in (R, K) new sprites, of the colours `paint` (R, K, c), and new heat maps.
+
+        A heat map is Fisher's linear discriminant of the features: it separates the pixels of images x (R, B, h w c)
+        with the weights `where` (R, K, B h w) from all pixels.
+        """
         new = Keypoints(self.ground, self.slots, len(self.ground), rng=rng).to(paint.device)
         new.paint.copy_(paint / COLOUR_UNIT)
+        features = self._features(x).permute(1, 0, 3, 4, 2).flatten(1, 3)  # (R, B h w, features)
+        mean = features.mean(1, keepdim=True)
+        centred = features - mean
+        covariance = centred.mT @ centred / features.shape[1]
+        ridge = RIDGE * covariance.diagonal(dim1=1, dim2=2).mean(1)[:, None, None] + 1e-12
+        contrast = (where / where.sum(2, keepdim=True).clamp(min=1e-20)) @ centred  # (R, K, features)
+        weights = torch.linalg.solve(covariance + ridge * torch.eye(2 * CHANNELS, device=x.device), contrast.mT).mT
+        weights = weights * HEAT / PEAK / (weights * contrast).sum(2, keepdim=True).clamp(min=1e-12)
+        new.head.weight.copy_(weights.reshape(new.head.weight.shape))
         for own, start in zip(
             (self.alpha, self.paint, self.depth, self.head.weight, self.head.bias),
             (new.alpha, new.paint, new.depth, new.head.weight, new.head.bias),
