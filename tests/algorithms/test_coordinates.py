@@ -27,6 +27,16 @@ def test_lift_inverts_project(x, n, standardise):
     np.testing.assert_allclose(c.scale, x.std(0) if standardise else np.sqrt(x.var(0).mean()))
 
 
+def test_unfolded_coordinates_are_a_rotation(x):
+    principal = Coordinates.fit(x, standardise=False)
+    c = principal.unfolded(x, 2)
+    y, residual = c.project(x)
+    assert (c.n, c.rank, residual.shape[1]) == (2, 3, 1)
+    np.testing.assert_allclose(c.lift(y, residual), x, rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(np.cov(y.T, ddof=0), np.diag(c.variances[:2]), atol=1e-9)
+    assert c.log_volume == pytest.approx(principal.log_volume)
+
+
 def test_noise_is_that_of_the_residual(x):
     c = Coordinates.fit(x, 1)
     assert c.noise == pytest.approx(np.sqrt((c.project(x)[1] ** 2).mean()))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Self
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
 
+from identifiable.algorithms.secants import unfolding_directions, widest_first
 from identifiable.arrays import Array, FloatArray
 
 RANK_TOLERANCE = 1e-9  # a direction varies if its variance exceeds this share of the largest one,
@@ -77,6 +78,17 @@ class Coordinates:
         values, vectors = values[::-1], vectors[:, ::-1]
         rank = int((values > (RANK_TOLERANCE if n is None else LEAST_EIGENVALUE) * values[0]).sum())
         return cls(mean, scale, vectors[:, :rank].copy(), values[:rank].copy(), rank if n is None else min(n, rank))
+
+    def unfolded(self, X: FloatArray, n: int) -> Self:
+        """Return coordinates of which the first n do not fold the rows X (N, d), where any n do; see `secants`.
+
+        V is rotated: the first n coordinates are uncorrelated, and so are the others, but not one with another.
+        """
+        y = (X - self.mean) / self.scale @ self.basis
+        first = unfolding_directions(y, n)
+        others = np.linalg.qr(first, mode="complete")[0][:, n:]
+        rotation = np.concatenate([first, widest_first(y, others)], 1)
+        return replace(self, basis=self.basis @ rotation, variances=((y @ rotation) ** 2).mean(0), n=n)
 
     @property
     def rank(self) -> int:

@@ -94,6 +94,13 @@ def test_columns_beyond_the_latents_are_predicted_from_them():
     assert model.score(gaussian) < model.score(x) - 10
 
 
+def test_a_surface_that_principal_components_fold_is_unfolded():
+    """Eight columns of four latents: with the principal components, which fold 7 % of the rows, MCC is 0.926."""
+    sample = make_pdgmm(4000, n=4, difficulty="wide", d=8, random_state=9)
+    model = PDGMM(4, max_steps=300, extended=False, random_state=9, verbose=0).fit(sample.x)
+    assert mcc(sample.z, model.transform(sample.x)) > 0.94
+
+
 def test_dependent_latents_are_separated():
     """Three in four latents active, and dependent: independent spikes and slabs alone would leave them mixed."""
     sample = make_pdgmm(2000, n=4, k=3, rho=75, layers=3, random_state=1)

@@ -67,9 +67,9 @@ class PDGMM(TrainedModel):
 
     Parameters
     ----------
-    n_latents : int or None, default=None. Number of latents n. None uses the rank of X. For X with more columns, the
-        latents are those of its first n principal components, with columns in their own units. Latents that are never
-        active, or beyond the rank of X, are listed in `unused_`.
+    n_latents : int or None, default=None. Number of latents n. None uses the rank of X. X with more columns, in
+        their own units, is projected to n coordinates that do not fold it, or to its first n principal components.
+        Latents that are never active, or beyond the rank of X, are listed in `unused_`.
     n_restarts : int, default=2. Flows of each kind of start, all trained in one batch. The agreement of those of the
         better kind is `stability_`; the one that agrees most with the others is kept.
     random_state, device, verbose : see :class:`LatentModel`.
@@ -210,14 +210,14 @@ class PDGMM(TrainedModel):
         )
 
     def _set_inputs(self, data: Split) -> None:
-        """Set the principal components of the rows, as many as latents.
+        """Set as many coordinates as latents: principal components, or, where there are more, some that do not fold.
 
-        Where some are left out, the columns keep their units, as in every PCA: their variance selects the components.
+        In the second case columns keep their units, as in every PCA: differences of rows select the coordinates.
         """
         full = Coordinates.fit(data.X_train)
         n = full.rank if self.n_latents is None else min(self.n_latents, full.rank)
         if n < full.rank:
-            full = Coordinates.fit(data.X_train, standardise=False)
+            full = Coordinates.fit(data.X_train, standardise=False).unfolded(data.X_train, n)
         self.coordinates_, self.n_masks_ = replace(full, n=n), 0
         self.unit_ = float(np.sqrt(full.variances[:n].mean()))
 
