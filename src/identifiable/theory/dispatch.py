@@ -84,7 +84,7 @@ def _certify_mixture(mixture: Mixture, decoder: Decoder | None, rows: int | None
         )
         verdicts = {piecewise.verdict, one_to_one.verdict}
         given["injective"] = False if "fails" in verdicts else True if verdicts == {"holds"} else None
-    return degenerate.certify(mixture, **given)
+    return degenerate.certify(mixture, rows=rows, **given)
 
 
 def _certificate_of(model: Any) -> Certificate:

@@ -29,6 +29,7 @@ class Supports:
     axes: tuple[Array, ...]  # J of (m, rank): orthonormal directions of the support
     variances: tuple[Array, ...]  # J of (rank,)
     off: Array  # (J, m, m): projectors onto the complement of the directions
+    weights: Array  # (J,)
     names: IntArray  # (J,): the number of each component in the mixture; those of weight 0 are left out
     largest_inactive: float  # the largest standard deviation counted as zero, as a share of the largest of all
     smallest_active: float  # the smallest one that is not
@@ -81,6 +82,7 @@ def supports_of(mixture: Mixture, tol: float) -> Supports:
         axes=axes,
         variances=tuple(v[a] for v, a in zip(spectra, active, strict=True)),
         off=np.eye(len(scales)) - np.stack([v @ v.T for v in axes]),
+        weights=w,
         names=names,
         largest_inactive=float(deviations[~active].max(initial=0)),
         smallest_active=float(deviations[active].min(initial=1)),

@@ -1,0 +1,105 @@
+"""The check "straight": which latents a decoder that bends where they become inactive could exchange."""
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from identifiable.arrays import BoolArray
+from identifiable.theory.certificate import Check, Verdict, named
+from identifiable.theory.pattern_tests import CountedPatterns
+from identifiable.theory.straightness import (
+    Pair,
+    Patterns,
+    differences,
+    partner_difference,
+    straight_latents,
+    varied,
+    without_partner,
+)
+from identifiable.theory.thresholds import THRESHOLDS
+
+_STATEMENT = "no two latents can be exchanged by a decoder that bends where they become inactive"
+_HOLDS = "No two latents can be exchanged, even by a decoder that bends where they become inactive."
+_SHEARED = "A pattern of {} may bend onto another one, and without 3.8b sparsity does not exclude it."
+
+
+@dataclass(frozen=True)
+class Exchanges:
+    """The check, the latents shown to be straight, the pairs not excluded, and the error level of the tests."""
+
+    check: Check
+    straight: tuple[int, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+    error_level: float | None = None
+
+    @classmethod
+    def none(cls, *, affine: bool) -> "Exchanges":
+        """Return the result for a mixing that cannot bend: an affine one, or one of a component of full rank."""
+        reason = "An affine mixing does not bend." if affine else "In some component all latents are active."
+        return cls(Check("straight", _STATEMENT, None, None, "holds", f"No two latents can be exchanged. {reason}"))
+
+    @classmethod
+    def untested(cls, masks: BoolArray) -> "Exchanges":
+        """Return the result for a learnt mixture whose rows are not known."""
+        sentence = "Not tested, because the rows behind the estimate are not given."
+        check = Check("straight", _STATEMENT, None, None, "inconclusive", sentence)
+        return cls(check, pairs=tuple(combinations(range(masks.shape[1]), 2)))
+
+    @classmethod
+    def of_patterns(cls, patterns: Patterns) -> "Exchanges":
+        """Judge the patterns of a known mixture: differences up to a tolerance count as none."""
+        tol, n = THRESHOLDS.exchange, patterns.masks.shape[1]
+        if not varied(patterns.masks):
+            straight = without_partner(patterns.masks, lambda *triple: partner_difference(patterns, *triple) > tol)
+            return cls._by_partners(straight)
+        found = {pair: value for pair, value in differences(patterns).items() if value <= tol}
+        if not found:
+            return cls(Check("straight", _STATEMENT, 0.0, 0.0, "holds", _HOLDS))
+        least = min(found.values())
+        equal = least <= THRESHOLDS.genericity_share * tol
+        closest = min(found, key=lambda pair: found[pair])
+        sentence = f"Latents {closest[0]} and {closest[1]} are active equally often and equally distributed"
+        sentence += ": a decoder that bends where they become inactive could exchange parts of them."
+        if not equal:
+            sentence = f"Latents {closest[0]} and {closest[1]} differ by {least:.1g} only, in their frequencies and "
+            sentence += "distributions: too little to exclude that parts of them are exchanged."
+        verdict: Verdict = "fails" if equal else "inconclusive"
+        check = Check("straight", _STATEMENT, least, tol, verdict, sentence)
+        return cls(check, straight_latents(n, found), tuple(sorted(found)))
+
+    @classmethod
+    def of_rows(cls, patterns: CountedPatterns, alpha: float = 0.05) -> "Exchanges":
+        """Test the patterns of rows, at one error level for all latents."""
+        n, rows = patterns.masks.shape[1], int(patterns.counts.sum())
+        if not varied(patterns.masks):
+            found = cls._by_partners(patterns.straight_by_frequency(alpha))
+            return replace(found, error_level=alpha)
+        open_pairs = patterns.possible_pairs(alpha)
+        if not open_pairs:
+            return cls(Check("straight", _STATEMENT, 0.0, 0.0, "holds", _HOLDS), error_level=alpha)
+        factor = max(open_pairs.values())
+        remedy = f"About {_rounded(rows * factor)} rows would show it, if what differs stays as it is."
+        named_pairs = "one pair" if len(open_pairs) == 1 else f"{len(open_pairs)} pairs"
+        sentence = f"These {rows} rows do not exclude that {named_pairs} of latents could be exchanged."
+        check = Check("straight", _STATEMENT, float(len(open_pairs)), 0.0, "inconclusive", sentence)
+        check = replace(check, remedy=remedy if np.isfinite(factor) else "")
+        return cls(check, straight_latents(n, open_pairs), tuple(sorted(open_pairs)), alpha)
+
+    @classmethod
+    def _by_partners(cls, straight: BoolArray) -> "Exchanges":
+        others = np.flatnonzero(~straight)
+        sentence = _SHEARED.format(named("latent", others)) if len(others) else _HOLDS
+        check = Check("straight", _STATEMENT, float(len(others)), 0.0, "inconclusive" if len(others) else "holds", sentence)
+        return cls(check, tuple(np.flatnonzero(straight).tolist()))
+
+
+def _rounded(rows: float) -> str:
+    """Return a number of rows with two significant digits.
+
+    Examples
+    --------
+    >>> _rounded(12345.6)
+    '12,000'
+    """
+    return f"{float(f'{rows:.2g}'):,.0f}"
