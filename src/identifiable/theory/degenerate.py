@@ -127,7 +127,7 @@ def certify(
     ]
     found = None
     if shared.verdict != "fails":
-        found = _exchanges(supports, basis, t, rows, estimated=estimated, affine=affine)
+        found = _exchanges(supports, basis, t, places, rows, estimated=estimated, affine=affine)
         checks.append(found.check)
     if shared.verdict != "holds":
         checks.insert(2, _check_generic(supports, tol if estimated else THRESHOLDS.genericity_share * tol))
@@ -189,20 +189,20 @@ def conclude(
         estimated=estimated,
         error_level=found.error_level if found is not None and shown >= Level.AT else None,
         premises=premises,
-        straight=tuple(int(places[i]) for i in open_pairs.straight) if open_pairs else (),
-        exchangeable=tuple((int(places[i]), int(places[k])) for i, k in open_pairs.pairs) if open_pairs else (),
+        straight=open_pairs.straight if open_pairs else (),
+        exchangeable=open_pairs.pairs if open_pairs else (),
     )
 
 
 def _exchanges(
-    s: Supports, basis: Basis, t: Array, rows: int | None, *, estimated: bool, affine: bool
+    s: Supports, basis: Basis, t: Array, places: IntArray, rows: int | None, *, estimated: bool, affine: bool
 ) -> Exchanges:
     """Judge which latents a mixing that bends where they become inactive could exchange."""
     masks = basis.codes.T
     if affine or masks.all(1).any():
         return Exchanges.none(affine=affine)
     if estimated and rows is None:
-        return Exchanges.untested(masks)
+        return Exchanges.untested(places)
     origin = s.white.T @ (t - s.centre)
     inverse = np.linalg.inv(basis.columns)
     roots = [inverse @ (axes * np.sqrt(v)) for axes, v in zip(s.axes, s.variances, strict=True)]
@@ -210,8 +210,8 @@ def _exchanges(
     patterns = Patterns.of_components(masks, s.weights, (s.means - origin) @ inverse.T, covariances)
     if rows is not None:
         counts = np.round(rows * patterns.weights).astype(np.int64)
-        return Exchanges.of_rows(CountedPatterns(patterns.masks, counts))
-    return Exchanges.of_patterns(patterns)
+        return Exchanges.of_rows(CountedPatterns(patterns.masks, counts), places)
+    return Exchanges.of_patterns(patterns, places)
 
 
 def _below(codes: BoolArray) -> BoolArray:

@@ -1,11 +1,12 @@
 """The check "straight": which latents a decoder that bends where they become inactive could exchange."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 
-from identifiable.arrays import BoolArray
+from identifiable.arrays import BoolArray, IntArray
 from identifiable.theory.certificate import Check, Verdict, named
 from identifiable.theory.pattern_tests import CountedPatterns
 from identifiable.theory.straightness import (
@@ -40,40 +41,40 @@ class Exchanges:
         return cls(Check("straight", _STATEMENT, None, None, "holds", f"No two latents can be exchanged. {reason}"))
 
     @classmethod
-    def untested(cls, masks: BoolArray) -> "Exchanges":
+    def untested(cls, names: IntArray) -> "Exchanges":
         """Return the result for a learnt mixture whose rows are not known."""
         sentence = "Not tested, because the rows behind the estimate are not given."
         check = Check("straight", _STATEMENT, None, None, "inconclusive", sentence)
-        return cls(check, pairs=tuple(combinations(range(masks.shape[1]), 2)))
+        return cls(check, pairs=tuple(combinations(names.tolist(), 2)))
 
     @classmethod
-    def of_patterns(cls, patterns: Patterns) -> "Exchanges":
+    def of_patterns(cls, patterns: Patterns, names: IntArray) -> "Exchanges":
         """Judge the patterns of a known mixture: differences up to a tolerance count as none."""
-        tol, n = THRESHOLDS.exchange, patterns.masks.shape[1]
+        tol = THRESHOLDS.exchange
         if not varied(patterns.masks):
             straight = without_partner(patterns.masks, lambda *triple: partner_difference(patterns, *triple) > tol)
-            return cls._by_partners(straight)
+            return cls._by_partners(straight, names)
         found = {pair: value for pair, value in differences(patterns).items() if value <= tol}
         if not found:
             return cls(Check("straight", _STATEMENT, 0.0, 0.0, "holds", _HOLDS))
         least = min(found.values())
         equal = least <= THRESHOLDS.genericity_share * tol
-        closest = min(found, key=lambda pair: found[pair])
-        sentence = f"Latents {closest[0]} and {closest[1]} are active equally often and equally distributed"
+        i, k = names[list(min(found, key=lambda pair: found[pair]))]
+        sentence = f"Latents {i} and {k} are active equally often and equally distributed"
         sentence += ": a decoder that bends where they become inactive could exchange parts of them."
         if not equal:
-            sentence = f"Latents {closest[0]} and {closest[1]} differ by {least:.1g} only, in their frequencies and "
+            sentence = f"Latents {i} and {k} differ by {least:.1g} only, in their frequencies and "
             sentence += "distributions: too little to exclude that parts of them are exchanged."
         verdict: Verdict = "fails" if equal else "inconclusive"
         check = Check("straight", _STATEMENT, least, tol, verdict, sentence)
-        return cls(check, straight_latents(n, found), tuple(sorted(found)))
+        return cls._of_pairs(check, found, names)
 
     @classmethod
-    def of_rows(cls, patterns: CountedPatterns, alpha: float = 0.05) -> "Exchanges":
+    def of_rows(cls, patterns: CountedPatterns, names: IntArray, alpha: float = 0.05) -> "Exchanges":
         """Test the patterns of rows, at one error level for all latents."""
-        n, rows = patterns.masks.shape[1], int(patterns.counts.sum())
+        rows = int(patterns.counts.sum())
         if not varied(patterns.masks):
-            found = cls._by_partners(patterns.straight_by_frequency(alpha))
+            found = cls._by_partners(patterns.straight_by_frequency(alpha), names)
             return replace(found, error_level=alpha)
         open_pairs = patterns.possible_pairs(alpha)
         if not open_pairs:
@@ -84,14 +85,23 @@ class Exchanges:
         sentence = f"These {rows} rows do not exclude that {named_pairs} of latents could be exchanged."
         check = Check("straight", _STATEMENT, float(len(open_pairs)), 0.0, "inconclusive", sentence)
         check = replace(check, remedy=remedy if np.isfinite(factor) else "")
-        return cls(check, straight_latents(n, open_pairs), tuple(sorted(open_pairs)), alpha)
+        return replace(cls._of_pairs(check, open_pairs, names), error_level=alpha)
 
     @classmethod
-    def _by_partners(cls, straight: BoolArray) -> "Exchanges":
-        others = np.flatnonzero(~straight)
+    def _of_pairs(cls, check: Check, pairs: Collection[Pair], names: IntArray) -> "Exchanges":
+        straight = straight_latents(len(names), pairs)
+        return cls(
+            check, tuple(int(names[c]) for c in straight), tuple((int(names[c]), int(names[d])) for c, d in pairs)
+        )
+
+    @classmethod
+    def _by_partners(cls, straight: BoolArray, names: IntArray) -> "Exchanges":
+        others = names[~straight]
         sentence = _SHEARED.format(named("latent", others)) if len(others) else _HOLDS
-        check = Check("straight", _STATEMENT, float(len(others)), 0.0, "inconclusive" if len(others) else "holds", sentence)
-        return cls(check, tuple(np.flatnonzero(straight).tolist()))
+        check = Check(
+            "straight", _STATEMENT, float(len(others)), 0.0, "inconclusive" if len(others) else "holds", sentence
+        )
+        return cls(check, tuple(names[straight].tolist()))
 
 
 def _rounded(rows: float) -> str:

@@ -28,8 +28,8 @@ def certify_latents(
     ----------
     z : (N, n). Latents, 0 where inactive.
     active : (N, n) of bools or None, default=None. Which latents are active in each row. None: those that are not 0.
-    injective : bool or None, default=None. Whether f is continuous, injective and piecewise affine. None: not known. The
-        check is then inconclusive, and nothing is guaranteed.
+    injective : bool or None, default=None. Whether f is continuous, injective and piecewise affine. None: not known.
+        The check is then inconclusive, and nothing is guaranteed.
     alpha : float, default=0.05. Probability that any latent is wrongly shown to be straight, at most.
 
     Examples
@@ -49,7 +49,7 @@ def certify_latents(
     live = np.flatnonzero(used.any(0))
     full = bool(used[:, live].all(1).any())
     part = CountedPatterns(patterns.masks[:, live], patterns.counts, values[:, live], patterns.label)
-    found = Exchanges.none(affine=False) if full else Exchanges.of_rows(part, alpha)
+    found = Exchanges.none(affine=False) if full else Exchanges.of_rows(part, live, alpha)
     sentence = "By construction: latents are 0 where they are inactive, so all components share a point and a basis."
     checks = (
         check_mixing("continuous, injective and piecewise affine", injective),

@@ -24,6 +24,7 @@ from identifiable.arrays import Array, BoolArray, IntArray
 from identifiable.theory.straightness import Pair, never_together, swapped, without_partner
 
 FEWEST = 30  # rows of a pattern whose moments are compared: standard errors of fourth moments need about so many
+UNCLEAR = 0.2  # corrected p-values above it are no sign of a difference, from which to say how many rows show it
 COUNTED = 8  # rows of a pattern and its counterpart below which no split of them is unlikely: 2^-7
 
 
@@ -40,7 +41,7 @@ class Score(NamedTuple):
 
     def factor(self, level: float) -> float:
         """Return how many times as many rows would bring the p-value to a level, if what differs stays as it is."""
-        if self.corrected >= 0.5:
+        if self.corrected >= UNCLEAR:
             return np.inf
         needed, observed = (stats.norm.isf(p / 2) for p in (level / self.comparisons, max(self.p, 1e-300)))
         return max(1.0, float((needed / observed) ** 2))

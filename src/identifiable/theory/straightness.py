@@ -13,9 +13,9 @@ and latent c is *straight* if :math:`u_c^+ = u_c^-`. If all are, the map is affi
 
     (i) w_A' = w_A,  (ii) p_A' is p_A up to z_K + a z_c and b z_c, K = A - c,  (iii) no pattern contains A + c'.
 
-**Theorem 2.** Let every latent be inactive somewhere while any other is active (3.8b), and z' be as sparse as z. If c is
-not straight, there is one c' for *all* patterns A with c: no pattern contains both, A' = A - c + c' has the weight of
-A, and its distribution up to the unit of z_c. Latents that are straight are then coordinates of z'.
+**Theorem 2.** Let every latent be inactive somewhere while any other is active (3.8b), and z' be as sparse as z. If c
+is not straight, there is one c' for *all* patterns A with c: no pattern contains both, A' = A - c + c' has the weight
+of A, and its distribution up to the unit of z_c. Latents that are straight are then coordinates of z'.
 """
 
 from collections.abc import Callable, Iterable
@@ -134,7 +134,7 @@ def _up_to_shears(patterns: Patterns, j: int, c: int, K: Array) -> tuple[Array, 
 
 
 def differences(patterns: Patterns) -> dict[Pair, float]:
-    """Return for every two latents by how much they differ as theorem 2 compares them; zero if they are exchangeable."""
+    """Return for every two latents by how much they differ in the sense of theorem 2; zero if they are exchangeable."""
     close = set(never_together(patterns.masks))
     every = combinations(range(patterns.masks.shape[1]), 2)
     return {pair: exchange_difference(patterns, *pair) if pair in close else np.inf for pair in every}
@@ -163,7 +163,7 @@ def exchange_difference(patterns: Patterns, c: int, d: int) -> float:
 def _up_to_unit(patterns: Patterns, j: int, c: int) -> tuple[float, Array, Array, Array]:
     """Return sd z_c; means and correlations of the others; their sds; what changes sign with z_c."""
     K = np.flatnonzero(patterns.masks[j])
-    K = K[K != c]
+    K = K[c != K]
     mean, covariance = patterns.means[j], patterns.covariances[j]
     sd = np.sqrt(np.diag(covariance))
     correlations = covariance[np.ix_(K, K)] / np.outer(sd[K], sd[K])
