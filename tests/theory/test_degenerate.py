@@ -88,6 +88,17 @@ def test_supports_without_a_common_basis_leave_atwc(settings):
     assert certificate.shift is None if "seed" in settings else np.allclose(certificate.shift, 0)
 
 
+def test_components_that_share_a_basis_share_their_affine_map():
+    latents = latents_of(second_basis=30.0, seed=1)
+    certificate = certify(latents.mixture())
+    first = [j for j, second in enumerate(latents.second.tolist()) if not second]
+    assert certificate.level == Level.ATWC
+    assert "one and the same map for components" in certificate.meaning
+    assert f"components {first[0]}, {first[1]}" in certificate.meaning
+    apart = lines([[1, 0, 0], [0, 1, 0]], [[0.0, 0, 0], [0, 0, 1.0]], [1.0, 1.0])
+    assert "one and the same" not in certify(apart).sentence
+
+
 @pytest.mark.parametrize("n", [2, 5, 10])
 @pytest.mark.parametrize("example", ["B.13", "E.2"])
 def test_latents_of_symmetric_examples_are_exchangeable(example, n):

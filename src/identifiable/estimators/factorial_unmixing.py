@@ -163,9 +163,7 @@ class FactorialUnmixing(AffineModel):
         """What is identified, given that the mixing is affine, and why."""
         check_is_fitted(self)
         free = Mixture(self.mixture_.weights, self.mixture_.means, self.covariances_)
-        return self._certified(
-            certify(free, estimated=True, injective=True, affine=True, rows=round(self.effective_rows_.sum()))
-        )
+        return self._certified(certify(free, estimated=True, affine=True, rows=round(self.effective_rows_.sum())))
 
     # -- the fit --------------------------------------------------------------------
 

@@ -27,8 +27,10 @@ are still recovered free of all others (`pure`).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from identifiable.arrays import Array, BoolArray, IntArray
 from identifiable.distributions.mixture import Mixture
@@ -54,12 +56,17 @@ from identifiable.theory.supports import (
     common_point,
     in_given_coordinates,
     least_difference,
+    share_given_basis,
     standard_basis,
     supports_of,
 )
 from identifiable.theory.thresholds import THRESHOLDS
 
 FACTOR = THRESHOLDS.undecided_factor
+_PARTLY = (
+    "within each component the latents are recovered up to an affine map; it is one and the same map for {}, which "
+    "share a point and the given basis"
+)
 
 
 def certify(
@@ -68,7 +75,7 @@ def certify(
     estimated: bool = False,
     injective: bool | None = None,
     affine: bool = False,
-    rows: int | None = None,
+    rows: ArrayLike | None = None,
     tolerance: float | None = None,
 ) -> Certificate:
     r"""Say what is identified when x = f(z) and z follows a (potentially degenerate) Gaussian mixture.
@@ -84,9 +91,9 @@ def certify(
     injective : bool or None, default=None. Whether f (or the decoder) is continuous, injective and piecewise affine.
         None: not known. The check is then inconclusive, and nothing is guaranteed.
     affine : bool, default=False. Whether f is known to be affine: all latents are then straight.
-    rows : int or None, default=None. The number of rows that the mixture was estimated on, if each of them belongs to
-        its component beyond doubt. Frequencies of patterns are then tested at an error level of 5 %; without it a
-        learnt mixture shows no latent to be straight.
+    rows : int, array (J,) or None, default=None. The rows that the mixture, or each component, was estimated on, if
+        each of them belongs to its component beyond doubt. Frequencies of patterns are then tested at an error level of
+        5 %; without it a learnt mixture shows no latent to be straight.
     tolerance : float or None, default=None. A length up to it counts as zero, in standard deviations of the whole
         mixture. None: 1e-5, or 0.05 when estimated. Statistics within a factor 3 of their threshold are inconclusive.
 
@@ -127,39 +134,54 @@ def certify(
     ]
     found = None
     if shared.verdict != "fails":
-        found = _exchanges(supports, basis, t, places, rows, estimated=estimated, affine=affine)
+        found = _exchanges(
+            supports, basis, t, places, None if rows is None else int(np.sum(rows)), estimated=estimated, affine=affine
+        )
         checks.append(found.check)
     if shared.verdict != "holds":
         checks.insert(2, _check_generic(supports, tol if estimated else THRESHOLDS.genericity_share * tol))
-    return conclude(
-        tuple(checks),
+    frame = Frame(
         basis.codes,
         places,
-        found,
-        never_bends=affine or bool((supports.ranks == m).any()),
-        affine=affine,
-        n=n,
+        n,
         shift=t if gap <= FACTOR * tol else None,
         basis=columns if shared.verdict != "fails" else None,
         estimated=estimated,
     )
+    return conclude(
+        tuple(checks),
+        frame,
+        found,
+        never_bends=affine or bool((supports.ranks == m).any()),
+        affine=affine,
+        shared_by=share_given_basis(supports),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """The codes (m, J) of the latents in these places of n, their common point and basis, and whether they are learnt."""
+
+    codes: BoolArray
+    places: IntArray
+    n: int
+    shift: Array | None
+    basis: Array | None
+    estimated: bool
 
 
 def conclude(
     checks: tuple[Check, ...],
-    codes: BoolArray,
-    places: IntArray,
+    frame: Frame,
     found: Exchanges | None,
     *,
     never_bends: bool,
     affine: bool,
-    n: int,
-    shift: Array | None,
-    basis: Array | None,
-    estimated: bool,
+    shared_by: tuple[int, ...] = (),
     premises: tuple[str, ...] = (),
 ) -> Certificate:
-    """Return the certificate that follows from the checks and from the codes (m, J) of the latents in these places."""
+    """Return the certificate that follows from the checks."""
+    codes, places = frame.codes, frame.places
     verdicts = {check.name: check.verdict for check in checks}
 
     def level(accepted: Callable[[Verdict], bool]) -> Level:
@@ -167,7 +189,7 @@ def conclude(
             return Level.NONE
         if not accepted(verdicts["3.6"]):
             return Level.AT if never_bends else Level.ATWC if accepted(verdicts["3.4"]) else Level.NONE
-        sparse = _sparse_level(codes, n)
+        sparse = _sparse_level(codes, frame.n)
         if accepted(verdicts["straight"]):
             return sparse
         return Level.PS_UNBENT if sparse == Level.PS else Level.NONE
@@ -184,9 +206,10 @@ def conclude(
         checks=checks,
         blocks=() if open_pairs else blocks,
         pure=() if open_pairs else pure,
-        shift=shift,
-        basis=basis,
-        estimated=estimated,
+        shift=frame.shift,
+        basis=frame.basis,
+        estimated=frame.estimated,
+        meaning=_PARTLY.format(named("component", shared_by)) if shown == Level.ATWC and shared_by else "",
         error_level=found.error_level if found is not None and shown >= Level.AT else None,
         premises=premises,
         straight=open_pairs.straight if open_pairs else (),

@@ -43,7 +43,7 @@ class Exchanges:
     @classmethod
     def untested(cls, names: IntArray) -> "Exchanges":
         """Return the result for a learnt mixture whose rows are not known."""
-        sentence = "Not tested, because the rows behind the estimate are not given."
+        sentence = "Not tested: this takes the number of rows, each of them in its component beyond doubt."
         check = Check("straight", _STATEMENT, None, None, "inconclusive", sentence)
         return cls(check, pairs=tuple(combinations(names.tolist(), 2)))
 
@@ -59,7 +59,8 @@ class Exchanges:
             return cls(Check("straight", _STATEMENT, 0.0, 0.0, "holds", _HOLDS))
         least = min(found.values())
         equal = least <= THRESHOLDS.genericity_share * tol
-        i, k = names[list(min(found, key=lambda pair: found[pair]))]
+        closest: Pair = min(found, key=found.__getitem__)
+        i, k = names[list(closest)]
         sentence = f"Latents {i} and {k} are active equally often and equally distributed"
         sentence += ": a decoder that bends where they become inactive could exchange parts of them."
         if not equal:

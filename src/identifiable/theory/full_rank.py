@@ -80,7 +80,7 @@ def certify(
     decoder : Decoder or None, default=None. f, by its layers; (F1) to (F4) are judged. What is inconclusive is not
         assumed.
     injective : bool or None, default=None. Whether f is continuous, injective and piecewise affine, if no decoder is
-        given or its layers leave that open. None: not known, so that nothing is guaranteed without a decoder.
+        given or its layers leave that open. None: assumed if there is no decoder.
     affine : bool, default=False. Whether f is known to be affine.
     estimated : bool, default=False. Whether the mixture was learnt, implied by `rows`: the default tolerance is larger,
         and the certificate says so.
@@ -117,6 +117,7 @@ def certify(
     case = _Case.of(mixture, rows, tolerance, tol)
     n = mixture.means.shape[1]
     mixing = check_decoder(mixture, decoder, injective, affine=affine)
+    assumed = decoder is None and injective is None
     first = _check_full_rank(mixture, case)
     if first.verdict == "fails":
         return Certificate(Level.NONE, Level.NONE, "", (first, *mixing), (), (), None, None, estimated)
@@ -127,7 +128,7 @@ def certify(
         hidden, several = structure.check, structure.verdict == "holds" and structure.k > 1
 
     def level(linked_latents: BoolArray, accepted: Callable[[Verdict], bool]) -> tuple[Level, Blocks]:
-        mixing_holds = all(accepted(check.verdict) for check in mixing[:2])
+        mixing_holds = all(accepted(check.verdict) or (assumed and check.verdict != "fails") for check in mixing[:2])
         if not (accepted(first.verdict) and mixing_holds):
             return Level.NONE, ()
         blocks = blocks_of(linked(linked_latents))
@@ -246,6 +247,8 @@ def _as_given(injective: bool | None, *, affine: bool) -> tuple[Check, ...]:
         sentence = f"Given: the mixing is {'not ' * (verdict == 'fails')}{noun}."
         if verdict == "inconclusive":
             sentence = f"Not known: the mixing may be {noun} or not. A `decoder` would decide it."
+            if injective is None and name in ("F1", "F2"):
+                sentence = f"Assumed: the mixing is {noun}."
         checks.append(Check(name, statement, None, None, verdict, sentence))
     return tuple(checks)
 

@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from identifiable.arrays import BoolArray, is_real
 from identifiable.errors import DataError
 from identifiable.theory.certificate import Certificate, Check, check_mixing
-from identifiable.theory.degenerate import check_variability, conclude
+from identifiable.theory.degenerate import Frame, check_variability, conclude
 from identifiable.theory.exchanges import Exchanges
 from identifiable.theory.pattern_tests import CountedPatterns
 from identifiable.theory.thresholds import THRESHOLDS
@@ -58,19 +58,8 @@ def certify_latents(
         check_variability(used[:, live].T, "holds", live, n),
         found.check,
     )
-    return conclude(
-        checks,
-        used[:, live].T,
-        live,
-        found,
-        never_bends=full,
-        affine=False,
-        n=n,
-        shift=np.zeros(n),
-        basis=np.eye(n),
-        estimated=False,
-        premises=(_PREMISE,),
-    )
+    frame = Frame(used[:, live].T, live, n, np.zeros(n), np.eye(n), estimated=False)
+    return conclude(checks, frame, found, never_bends=full, affine=False, premises=(_PREMISE,))
 
 
 def _checked(z: ArrayLike, active: ArrayLike | None, alpha: float) -> tuple[np.ndarray, BoolArray]:

@@ -122,7 +122,7 @@ def partner_difference(patterns: Patterns, j: int, c: int, d: int) -> float:
     return float(max([*found, *np.abs((m - n) / unit), *np.abs((v - w) / np.outer(unit, unit)).ravel()]))
 
 
-def _up_to_shears(patterns: Patterns, j: int, c: int, K: Array) -> tuple[Array, Array, float]:
+def _up_to_shears(patterns: Patterns, j: int, c: int, K: IntArray) -> tuple[Array, Array, float]:
     """Return the intercept and residual covariance of z_K given z_c, and |mean / sd| of z_c."""
     mean, covariance = patterns.means[j], patterns.covariances[j]
     slope = covariance[K, c] / covariance[c, c]

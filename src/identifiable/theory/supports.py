@@ -4,7 +4,7 @@ The support of component j is :math:`S_j = \mu_j + range(\Sigma_j)`. Everything 
 covariance of the whole mixture, so that no number depends on units or on an affine map of the latents.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import eigvalsh, null_space
@@ -153,6 +153,18 @@ def standard_basis(s: Supports) -> Basis:
     distances = np.linalg.norm(s.off @ columns, axis=1)  # (J, m)
     codes = distances.argsort(axis=1).argsort(axis=1) < s.ranks[:, None]
     return Basis(columns, codes.T, float(distances[codes].max(initial=0)))
+
+
+def share_given_basis(s: Supports) -> tuple[int, ...]:
+    """Return the components that given coordinates span and that share a point, () if they are fewer than two."""
+    basis = standard_basis(s)
+    if not basis.codes.any():
+        return ()
+    distances = np.where(basis.codes.T, np.linalg.norm(s.off @ basis.columns, axis=1), 0.0)
+    spanned = distances.max(1) <= s.tol
+    if spanned.sum() < 2 or common_point(replace(s, off=s.off[spanned], means=s.means[spanned]))[1] > s.tol:
+        return ()
+    return tuple(s.names[spanned].tolist())
 
 
 def adapted_basis(s: Supports) -> Basis:
