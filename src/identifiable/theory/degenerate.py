@@ -160,7 +160,7 @@ def certify(
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """The codes (m, J) of the latents in these places of n, their common point and basis, and whether they are learnt."""
+    """The codes (m, J) of the latents in these places of n, their point and basis, and whether they are learnt."""
 
     codes: BoolArray
     places: IntArray
