@@ -39,7 +39,8 @@ def test_default_is_ps(n, rho, seed):
         assert (certificate.level, certificate["3.8b"].verdict) == (Level.BLOCKS, "fails")
         return
     assert certificate.level == certificate.if_undecided_hold == Level.PS
-    assert certificate.theorem == "Theorem 3.9 (Xu et al. 2026)"
+    assert certificate.theorem == "Theorem 3.9 (Xu et al. 2026), with straight latents in place of 3.4"
+    assert certify(latents.mixture(), affine=True).theorem == "Theorem 3.9 (Xu et al. 2026)"
     assert certificate.blocks == certificate.pure == singletons(n)
     assert certificate.standard
     assert set(verdicts(certificate).values()) == {"holds"}

@@ -104,7 +104,7 @@ def certify(
     >>> certificate = certify(Mixture([0.7, 0.3], [[3, 0], [1, 4]], [[1, 0], [0, 1]]), injective=True)
     >>> print(certificate)
     Guarantee: The sparsest representation recovers every latent up to order, sign, scale and shift.
-      Level: PS, by Theorem 3.9 (Xu et al. 2026).
+      Level: PS, by Theorem 3.9 (Xu et al. 2026), with straight latents in place of 3.4.
     Checks:
       mixing holds: Given: the mixing is continuous, injective and piecewise affine.
       supports holds: The number of directions that vary in each component is clear: 1 to 1 of 2.
@@ -202,7 +202,7 @@ def conclude(
     return Certificate(
         level=shown,
         if_undecided_hold=best,
-        theorem=_theorem(shown, by_full_rank=never_bends and not affine),
+        theorem=_theorem(shown, affine=affine, by_full_rank=never_bends and not affine),
         checks=checks,
         blocks=() if open_pairs else blocks,
         pure=() if open_pairs else pure,
@@ -262,7 +262,7 @@ def _sparse_level(codes: BoolArray, n: int) -> Level:
     return Level.PS if len(codes) == n and _below(codes).sum() == n else Level.BLOCKS
 
 
-def _theorem(level: Level, *, by_full_rank: bool) -> str:
+def _theorem(level: Level, *, affine: bool, by_full_rank: bool) -> str:
     theorem = {
         Level.NONE: "",
         Level.ATWC: "Theorem 3.5 (Xu et al. 2026)",
@@ -271,8 +271,10 @@ def _theorem(level: Level, *, by_full_rank: bool) -> str:
         Level.PS_UNBENT: "Theorem 3.9 (Xu et al. 2026)",
         Level.PS: "Theorem 3.9 (Xu et al. 2026)",
     }[level]
-    if level < Level.AT or not by_full_rank:
+    if level < Level.AT or affine:
         return theorem
+    if not by_full_rank:
+        return f"{theorem}, with straight latents in place of 3.4"
     first = "Theorem B.12 (Kivva et al. 2022) for a component of full rank"
     return first if level == Level.AT else f"{first}, then the sparsity step of {theorem}"
 

@@ -53,7 +53,7 @@ def certify(
     Examples
     --------
     >>> print(certify(Mixture([0.7, 0.3], [[3, 0], [1, 4]], [[1, 0], [0, 1]]), injective=True).theorem)
-    Theorem 3.9 (Xu et al. 2026)
+    Theorem 3.9 (Xu et al. 2026), with straight latents in place of 3.4
     >>> print(certify(Mixture([0.5, 0.5], [[3, 0], [1, 4]], [[1, 2], [2, 1]]), injective=True).theorem)
     Theorem 3.2b (Kivva et al. 2022), and f by Theorem 3.2c
     >>> print(certify(ConditionalPrior("mean", [[0, 0], [2, 0], [0, 3]], [[1, 1], [1, 1], [1, 1]])).theorem)
