@@ -2,13 +2,13 @@
 
     python benchmarks/certificate.py [--kind "1 var" ...] [--rows 200 1000] [--sets 200] [--jobs 1] [--first-seed 0]
 
-True latents, exactly 0 where inactive, are given to `certify_latents`. In the kinds with exchangeable latents, a decoder
-that bends where these become inactive can exchange them: they have equal weights and distributions by construction. So
-a level PS is wrong there, and so is every such latent that counts as straight. In the other kinds all latents are
-identified, except in draws of `n = 5` in which two latents are never active together; without edges (k = 0) these two
-can be exchanged. Prints per kind and number of rows: data sets, those with level PS, those in which an exchangeable
-latent is called straight, the share of the other latents that are shown to be straight, and the seconds of one
-certificate.
+True latents, exactly 0 where inactive, are given to `certify_latents`. In the kinds with exchangeable latents, a
+decoder that bends where these become inactive can exchange them: they have equal weights and distributions by
+construction. So a level PS is wrong there, and so is every such latent that counts as straight. In the other kinds
+all latents are identified, except in draws of `n = 5` in which two latents are never active together; without edges
+(k = 0) these two can be exchanged. Prints per kind and number of rows: data sets, those with level PS, those in which
+an exchangeable latent is called straight, the share of the other latents that are shown to be straight, and the
+seconds of one certificate.
 """
 
 from dataclasses import dataclass
