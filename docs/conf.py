@@ -31,6 +31,7 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_copyright = False
 html_math_renderer = "mathml"  # no script, nothing from the network
+myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3  # links such as estimators.md#agreement-between-runs
 smartquotes = False  # "pearson" in a docstring is what is typed
 highlight_language = "none"  # what names no language is output, or a formula

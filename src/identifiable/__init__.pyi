@@ -35,7 +35,7 @@ from identifiable.estimators import (
 from identifiable.estimators.image_unmixing import ImageUnmixing
 from identifiable.estimators.keypoints import KeypointEncoder
 from identifiable.persist import load, save
-from identifiable.theory import Certificate, Check, Decoder, Level, Structure, certify, structure_of
+from identifiable.theory import Certificate, Check, Decoder, Level, Structure, certify, certify_latents, structure_of
 from identifiable.training import History
 
 __version__: str
@@ -84,6 +84,7 @@ __all__ = [
     "__version__",
     "baselines",
     "certify",
+    "certify_latents",
     "choose",
     "diagonal_basis",
     "load",

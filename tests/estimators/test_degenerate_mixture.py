@@ -10,6 +10,7 @@ from identifiable.data import make_gmm, make_pdgmm
 from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
 from identifiable.metrics import mcc
+from identifiable.theory import Level
 
 
 @parametrize_with_checks([DegenerateGaussianMixture(random_state=0)])
@@ -242,3 +243,15 @@ def test_components_that_are_diagonal_in_some_basis_are_unmixed():
     assert mcc(z, z @ A.T @ found.W.T) > 0.98
     assert mcc(z, z @ A.T) < 0.9
     assert found.blocks == ()
+
+
+@pytest.mark.parametrize(("noise", "tested"), [(0.0, True), (0.02, False)])
+def test_exchanges_are_tested_where_no_row_can_be_misread(noise, tested):
+    """Two lines, one of them twice as frequent: rows without noise show that they cannot be exchanged."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(900, 2)) * np.eye(2)[rng.choice(2, size=900, p=[1 / 3, 2 / 3])]
+    model = DegenerateGaussianMixture(random_state=0).fit(z + noise * rng.normal(size=z.shape))
+    certificate = model.certificate_
+    assert certificate["mixing"].verdict == "inconclusive"
+    assert certificate["straight"].verdict == ("holds" if tested else "inconclusive")
+    assert (certificate.level, certificate.if_undecided_hold) == (Level.NONE, Level.PS)

@@ -73,9 +73,9 @@ def test_the_second_level_accepts_inconclusive_checks():
 
 @pytest.mark.parametrize(
     ("injective", "verdict", "word"),
-    [(True, "holds", "Given"), (False, "fails", "not"), (None, "inconclusive", "Assumed")],
+    [(True, "holds", "Given"), (False, "fails", "not"), (None, "inconclusive", "Not known")],
 )
-def test_mixing_is_given_or_assumed(injective, verdict, word):
+def test_mixing_is_given_or_not_known(injective, verdict, word):
     check = check_mixing("injective", injective)
     assert check.verdict == verdict
     assert word in check.sentence

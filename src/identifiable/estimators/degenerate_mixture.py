@@ -42,6 +42,7 @@ from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.base import ParameterChecks
 from identifiable.theory import Certificate, certify
 
+MISREAD = 0.05  # expected misread rows up to which patterns count as read without error: the error level of the tests
 ROUNDING = 1e-7  # smallest floor, in units of the scale of the data; its square is 100 times the rounding of variances
 
 
@@ -186,8 +187,19 @@ class DegenerateGaussianMixture(ParameterChecks, DensityMixin, ClusterMixin, Bas
 
     @property
     def certificate_(self) -> Certificate:
-        """What is identified if these components are the latents behind a piecewise affine mixing (`certify`)."""
-        return certify(self.mixture_, estimated=True)
+        """What is identified if these components are the latents behind a piecewise affine mixing (`certify`).
+
+        Whether that mixing is injective is not known here. Frequencies of patterns are tested only if the noise floor
+        is so small that hardly any row can be misread.
+        """
+        return certify(self.mixture_, estimated=True, rows=self.n_rows_ if self._misread() < MISREAD else None)
+
+    def _misread(self) -> float:
+        """Return the number of rows expected within three noise floors of a hyperplane of their component, at most."""
+        variances = self._model().variances
+        deviations = np.sqrt(np.where(variances > 0, variances, np.inf))
+        near = 6 * self.noise_floor_ / (np.sqrt(2 * np.pi) * deviations)  # 6 floors of a density of at most this height
+        return float(self.n_rows_ * self.weights_ @ near.sum(1))
 
     @property
     def unmixed_(self) -> DiagonalBasis:

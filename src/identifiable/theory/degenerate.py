@@ -4,7 +4,7 @@ Latents follow :math:`z \sim \sum_j w_j N(\mu_j, \Sigma_j)`, component j on its 
 continuous, injective and piecewise affine. The theorems climb
 
     3.4 genericity                  =>  ATwC   one affine map per component                   (Theorem 3.5)
-    3.6 a common point and basis    =>  AT     one affine map                                 (Theorem 3.7)
+    3.6 a common point and basis    =>  AT     one affine map, if latents are straight        (Theorem 3.7)
     3.8 a varied, standard basis    =>  PS     permutation and scaling, for the sparsest g    (Theorem 3.9)
 
 Two of them are read more sharply than the paper states them.
@@ -16,7 +16,8 @@ some i of rank r with :math:`H \subset S_i`, and the distances to i and j would 
 :math:`S_i = S_j`, f would map that support onto one affine space, and a non-degenerate mixture onto another, hence be
 affine on it (Kivva et al. 2022). So only pairs with :math:`S_i \ne S_j` and :math:`\dim S_i \cap S_j = r - 1` matter,
 and for these the two distances must not coincide on all of :math:`S_i \cap S_j`. By the same argument a component of
-full rank gives AT on its own. The condition is sufficient: where it fails nothing is claimed.
+full rank gives AT on its own. The condition is sufficient: where it fails nothing is claimed. It is used only where 3.6
+fails. With 3.6 the check "straight" takes its place, which asks much less (`identifiable.theory.straightness`).
 
 **Variability, 3.8b.** Let :math:`c_i` be the set of components in which latent i is active. After Theorem 3.7 a
 representation is L z + c, and the sparsest has, in some order, :math:`L_{ik} = 0` unless :math:`c_k \subseteq c_i`:
@@ -26,8 +27,10 @@ are still recovered free of all others (`pure`).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from identifiable.arrays import Array, BoolArray, IntArray
 from identifiable.distributions.mixture import Mixture
@@ -42,20 +45,28 @@ from identifiable.theory.certificate import (
     named,
     verdict_of,
 )
+from identifiable.theory.exchanges import Exchanges
 from identifiable.theory.partitions import blocks_of, linked
+from identifiable.theory.pattern_tests import CountedPatterns
+from identifiable.theory.straightness import Patterns
 from identifiable.theory.supports import (
+    Basis,
     Supports,
     adapted_basis,
     common_point,
     in_given_coordinates,
     least_difference,
+    share_given_basis,
     standard_basis,
     supports_of,
 )
 from identifiable.theory.thresholds import THRESHOLDS
 
 FACTOR = THRESHOLDS.undecided_factor
-BARELY_GENERIC = 0.05  # below this log-ratio the sentence says how many rows it takes to see genericity
+_PARTLY = (
+    "within each component the latents are recovered up to an affine map; it is one and the same map for {}, which "
+    "share a point and the given basis"
+)
 
 
 def certify(
@@ -64,6 +75,7 @@ def certify(
     estimated: bool = False,
     injective: bool | None = None,
     affine: bool = False,
+    rows: ArrayLike | None = None,
     tolerance: float | None = None,
 ) -> Certificate:
     r"""Say what is identified when x = f(z) and z follows a (potentially degenerate) Gaussian mixture.
@@ -74,37 +86,36 @@ def certify(
     Parameters
     ----------
     mixture : Mixture. The distribution of the latents, true or learnt.
-    estimated : bool, default=False. Whether the mixture was learnt: the default tolerance is larger, and the
-        certificate says so.
+    estimated : bool, default=False. Whether the mixture was learnt, implied by `rows`: the default tolerance is larger,
+        and the certificate says so.
     injective : bool or None, default=None. Whether f (or the decoder) is continuous, injective and piecewise affine.
-        None: assumed.
-    affine : bool, default=False. Whether f is known to be affine: AT then needs no assumption, and genericity (3.4) is
-        not used.
+        None: not known. The check is then inconclusive, and nothing is guaranteed.
+    affine : bool, default=False. Whether f is known to be affine: all latents are then straight.
+    rows : int, array (J,) or None, default=None. The rows that the mixture, or each component, was estimated on, if
+        each of them belongs to its component beyond doubt. Frequencies of patterns are then tested at an error level of
+        5 %; without it a learnt mixture shows no latent to be straight.
     tolerance : float or None, default=None. A length up to it counts as zero, in standard deviations of the whole
         mixture. None: 1e-5, or 0.05 when estimated. Statistics within a factor 3 of their threshold are inconclusive.
-        Genericity compares log-ratios: its threshold is the tolerance when estimated, and 1e-5 of it otherwise, since
-        an exact mixture is generic however narrowly; the sentence then says how narrowly. For components of rank r
-        learnt from few rows each, use at least sqrt(2 r / rows), or differences that are due to chance count as real.
 
     Examples
     --------
-    Two latents, one of them inactive in each component; at the common point (1, 0) the distances to the two components
-    differ.
+    Two latents, one of them inactive in each component. A row is in the first component more often.
 
-    >>> certificate = certify(Mixture([0.5, 0.5], [[3, 0], [1, 4]], [[1, 0], [0, 1]]), injective=True)
+    >>> certificate = certify(Mixture([0.7, 0.3], [[3, 0], [1, 4]], [[1, 0], [0, 1]]), injective=True)
     >>> print(certificate)
     Guarantee: The sparsest representation recovers every latent up to order, sign, scale and shift.
-      Level: PS, by Theorem 3.9 (Xu et al. 2026).
+      Level: PS, by Theorem 3.9 (Xu et al. 2026), with straight latents in place of 3.4.
     Checks:
       mixing holds: Given: the mixing is continuous, injective and piecewise affine.
       supports holds: The number of directions that vary in each component is clear: 1 to 1 of 2.
-      3.4 holds: Components that a bent mixing could exchange differ where they meet; the closest pair is 0 and 1.
       3.6 holds: All components share a point and a basis: each is spanned by some of the same 2 directions.
       3.8a holds: The shared directions are the given latents, once z is shifted by the common point (`shift`).
       3.8b holds: For every two latents, some component has the one active and the other inactive.
+      straight holds: No two latents can be exchanged, even by a decoder that bends where they become inactive.
     >>> certificate.shift, certificate.blocks
     (array([1., 0.]), ((0,), (1,)))
     """
+    estimated = estimated or rows is not None
     tol = THRESHOLDS.tolerance(tolerance, estimated=estimated)
     supports = supports_of(mixture, tol)
     n, m = supports.white.shape
@@ -113,42 +124,117 @@ def certify(
     as_given = standard.misfit <= FACTOR * tol
     basis = standard if as_given else adapted_basis(supports)
     columns, places = (np.eye(n), np.flatnonzero(supports.live)) if as_given else in_given_coordinates(supports, basis)
-
     shared = _check_shared(gap, basis.misfit, tol, m)
-    checks = (
+    checks = [
         check_mixing("continuous, injective and piecewise affine", injective),
         _check_supports(supports, estimated=estimated),
-        _check_generic(supports, tol if estimated else THRESHOLDS.genericity_share * tol),
         shared,
         _check_standard(standard.misfit, shared, t, tol),
-        _check_variability(basis.codes, shared, places, n),
+        check_variability(basis.codes, shared.verdict, places, n),
+    ]
+    found = None
+    if shared.verdict != "fails":
+        found = _exchanges(
+            supports, basis, t, places, None if rows is None else int(np.sum(rows)), estimated=estimated, affine=affine
+        )
+        checks.append(found.check)
+    if shared.verdict != "holds":
+        checks.insert(2, _check_generic(supports, tol if estimated else THRESHOLDS.genericity_share * tol))
+    frame = Frame(
+        basis.codes,
+        places,
+        n,
+        shift=t if gap <= FACTOR * tol else None,
+        basis=columns if shared.verdict != "fails" else None,
+        estimated=estimated,
     )
+    return conclude(
+        tuple(checks),
+        frame,
+        found,
+        never_bends=affine or bool((supports.ranks == m).any()),
+        affine=affine,
+        shared_by=share_given_basis(supports),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """The codes (m, J) of the latents in these places of n, their point and basis, and whether they are learnt."""
+
+    codes: BoolArray
+    places: IntArray
+    n: int
+    shift: Array | None
+    basis: Array | None
+    estimated: bool
+
+
+def conclude(
+    checks: tuple[Check, ...],
+    frame: Frame,
+    found: Exchanges | None,
+    *,
+    never_bends: bool,
+    affine: bool,
+    shared_by: tuple[int, ...] = (),
+    premises: tuple[str, ...] = (),
+) -> Certificate:
+    """Return the certificate that follows from the checks."""
+    codes, places = frame.codes, frame.places
     verdicts = {check.name: check.verdict for check in checks}
-    full = bool((supports.ranks == m).any())
 
     def level(accepted: Callable[[Verdict], bool]) -> Level:
-        if verdicts["mixing"] == "fails" or not accepted(verdicts["supports"]):
+        if not (accepted(verdicts["mixing"]) and accepted(verdicts["supports"])):
             return Level.NONE
-        within, shares = accepted(verdicts["3.4"]), accepted(verdicts["3.6"])
-        if full or affine or (within and shares):
-            return _sparse_level(basis.codes, n) if shares else Level.AT
-        return Level.ATWC if within else Level.NONE
+        if not accepted(verdicts["3.6"]):
+            return Level.AT if never_bends else Level.ATWC if accepted(verdicts["3.4"]) else Level.NONE
+        sparse = _sparse_level(codes, frame.n)
+        if accepted(verdicts["straight"]):
+            return sparse
+        return Level.PS_UNBENT if sparse == Level.PS else Level.NONE
 
     shown, best = levels(level)
-    blocks, pure = _blocks(basis.codes, places) if shown >= Level.BLOCKS else ((), ())
+    blocks, pure = _blocks(codes, places) if shown >= Level.BLOCKS else ((), ())
     if shown == Level.AT:
         blocks = pure = (tuple(sorted(int(i) for i in places)),)
+    open_pairs = found if found is not None and shown == Level.PS_UNBENT else None
     return Certificate(
         level=shown,
         if_undecided_hold=best,
-        theorem=_theorem(shown, by_full_rank=not (affine or verdicts["3.4"] == verdicts["3.6"] == "holds")),
+        theorem=_theorem(shown, affine=affine, by_full_rank=never_bends and not affine),
         checks=checks,
-        blocks=blocks,
-        pure=pure,
-        shift=t if gap <= FACTOR * tol else None,
-        basis=columns if verdicts["3.6"] != "fails" else None,
-        estimated=estimated,
+        blocks=() if open_pairs else blocks,
+        pure=() if open_pairs else pure,
+        shift=frame.shift,
+        basis=frame.basis,
+        estimated=frame.estimated,
+        meaning=_PARTLY.format(named("component", shared_by)) if shown == Level.ATWC and shared_by else "",
+        error_level=found.error_level if found is not None and shown >= Level.AT else None,
+        premises=premises,
+        straight=open_pairs.straight if open_pairs else (),
+        exchangeable=open_pairs.pairs if open_pairs else (),
     )
+
+
+def _exchanges(
+    s: Supports, basis: Basis, t: Array, places: IntArray, rows: int | None, *, estimated: bool, affine: bool
+) -> Exchanges:
+    """Judge which latents a mixing that bends where they become inactive could exchange."""
+    masks = basis.codes.T
+    if affine or masks.all(1).any():
+        return Exchanges.none(affine=affine)
+    if estimated and rows is None:
+        return Exchanges.untested(places)
+    origin = s.white.T @ (t - s.centre)
+    inverse = np.linalg.inv(basis.columns)
+    roots = [inverse @ (axes * np.sqrt(v)) for axes, v in zip(s.axes, s.variances, strict=True)]
+    covariances = np.stack([root @ root.T for root in roots])
+    patterns = Patterns.of_components(masks, s.weights, (s.means - origin) @ inverse.T, covariances)
+    if rows is not None:
+        counts = np.round(rows * patterns.weights).astype(np.int64)
+        return Exchanges.of_rows(CountedPatterns(patterns.masks, counts), places)
+    return Exchanges.of_patterns(patterns, places)
 
 
 def _below(codes: BoolArray) -> BoolArray:
@@ -176,16 +262,19 @@ def _sparse_level(codes: BoolArray, n: int) -> Level:
     return Level.PS if len(codes) == n and _below(codes).sum() == n else Level.BLOCKS
 
 
-def _theorem(level: Level, *, by_full_rank: bool) -> str:
+def _theorem(level: Level, *, affine: bool, by_full_rank: bool) -> str:
     theorem = {
         Level.NONE: "",
         Level.ATWC: "Theorem 3.5 (Xu et al. 2026)",
         Level.AT: "Theorem 3.7 (Xu et al. 2026)",
         Level.BLOCKS: "Theorem 3.9 for blocks (Xu et al. 2026, App. E.5)",
+        Level.PS_UNBENT: "Theorem 3.9 (Xu et al. 2026)",
         Level.PS: "Theorem 3.9 (Xu et al. 2026)",
     }[level]
-    if level < Level.AT or not by_full_rank:
+    if level < Level.AT or affine:
         return theorem
+    if not by_full_rank:
+        return f"{theorem}, with straight latents in place of 3.4"
     first = "Theorem B.12 (Kivva et al. 2022) for a component of full rank"
     return first if level == Level.AT else f"{first}, then the sparsity step of {theorem}"
 
@@ -219,9 +308,6 @@ def _check_generic(s: Supports, threshold: float) -> Check:
         "fails": f"Components {pair} are equal where they meet: a bent mixing could exchange halves of them.",
         "inconclusive": f"Components {pair} are almost equal where they meet (log-ratio {least:.1g}).",
     }[verdict]
-    if verdict == "holds" and least < BARELY_GENERIC:
-        rows = 2 / least**2  # the log of a variance is estimated with variance 2 / rows
-        sentence += f" The difference is small (log-ratio {least:.1g}): seeing it in data takes about {rows:.0e} rows."
     return Check("3.4", statement, least, threshold, verdict, sentence)
 
 
@@ -255,9 +341,10 @@ def _check_standard(misfit: float, shared: Check, t: Array, tol: float) -> Check
     return Check("3.8a", "the shared basis is the standard one, up to a shift", misfit, tol, verdict, sentence)
 
 
-def _check_variability(codes: BoolArray, shared: Check, places: IntArray, n: int) -> Check:
+def check_variability(codes: BoolArray, shared: Verdict, places: IntArray, n: int) -> Check:
+    """Judge 3.8b by the codes (m, J) of the latents in these places."""
     statement = "for every two latents i, k some component has k active and i inactive"
-    if shared.verdict == "fails":
+    if shared == "fails":
         sentence = "Without a shared basis no latents are defined that could be active or inactive."
         return Check("3.8b", statement, None, 0.0, "inconclusive", sentence)
     below, always = _below(codes), codes.all(1)
@@ -277,5 +364,5 @@ def _check_variability(codes: BoolArray, shared: Check, places: IntArray, n: int
     found = found or ["For every two latents, some component has the one active and the other inactive."]
     pairs = int(below.sum()) - len(codes)
     verdict: Verdict = "fails" if pairs or len(dead) else "holds"
-    verdict = verdict if shared.verdict == "holds" else "inconclusive"
+    verdict = verdict if shared == "holds" else "inconclusive"
     return Check("3.8b", statement, float(pairs), 0.0, verdict, " ".join(found))

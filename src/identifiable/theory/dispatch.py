@@ -39,12 +39,12 @@ def certify(
     estimated : bool, default=False. Whether the distribution was learnt: the default tolerance is larger, and the
         certificate says so.
     injective : bool or None, default=None. Whether the mixing is injective and continuous, for a mixture also piecewise
-        affine. None: assumed.
+        affine. None: not known; for a mixture the checks are then inconclusive, and nothing is guaranteed.
     affine : bool, default=False. Mixtures only: the mixing is known to be affine.
     decoder : Decoder or None, default=None. Mixtures only: the mixing by its layers, which are judged; see
         `identifiable.theory.injectivity`.
-    rows : int or None, default=None. Mixtures only: the number of rows the mixture was estimated on; used if all
-        components have full rank.
+    rows : int or None, default=None. Mixtures only: the number of rows the mixture was estimated on. If components
+        are singular, each row has to belong to its component beyond doubt.
     observation : "gaussian", "bernoulli", "categorical", "none" or None, default=None. Conditional priors only: the
         noise of x around f(z). None: assumed to be removable.
     tolerance : float or None, default=None. Differences up to it count as zero, in standard deviations. None: 1e-5, or
@@ -52,10 +52,10 @@ def certify(
 
     Examples
     --------
-    >>> print(certify(Mixture([0.5, 0.5], [[3, 0], [1, 4]], [[1, 0], [0, 1]])).theorem)
-    Theorem 3.9 (Xu et al. 2026)
-    >>> print(certify(Mixture([0.5, 0.5], [[3, 0], [1, 4]], [[1, 2], [2, 1]])).theorem)
-    Theorem 3.2b (Kivva et al. 2022)
+    >>> print(certify(Mixture([0.7, 0.3], [[3, 0], [1, 4]], [[1, 0], [0, 1]]), injective=True).theorem)
+    Theorem 3.9 (Xu et al. 2026), with straight latents in place of 3.4
+    >>> print(certify(Mixture([0.5, 0.5], [[3, 0], [1, 4]], [[1, 2], [2, 1]]), injective=True).theorem)
+    Theorem 3.2b (Kivva et al. 2022), and f by Theorem 3.2c
     >>> print(certify(ConditionalPrior("mean", [[0, 0], [2, 0], [0, 3]], [[1, 1], [1, 1], [1, 1]])).theorem)
     Theorem 1 (Khemakhem et al. 2020)
     """
@@ -84,7 +84,7 @@ def _certify_mixture(mixture: Mixture, decoder: Decoder | None, rows: int | None
         )
         verdicts = {piecewise.verdict, one_to_one.verdict}
         given["injective"] = False if "fails" in verdicts else True if verdicts == {"holds"} else None
-    return degenerate.certify(mixture, **given)
+    return degenerate.certify(mixture, rows=rows, **given)
 
 
 def _certificate_of(model: Any) -> Certificate:

@@ -4,7 +4,7 @@ The support of component j is :math:`S_j = \mu_j + range(\Sigma_j)`. Everything 
 covariance of the whole mixture, so that no number depends on units or on an affine map of the latents.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import eigvalsh, null_space
@@ -29,6 +29,7 @@ class Supports:
     axes: tuple[Array, ...]  # J of (m, rank): orthonormal directions of the support
     variances: tuple[Array, ...]  # J of (rank,)
     off: Array  # (J, m, m): projectors onto the complement of the directions
+    weights: Array  # (J,)
     names: IntArray  # (J,): the number of each component in the mixture; those of weight 0 are left out
     largest_inactive: float  # the largest standard deviation counted as zero, as a share of the largest of all
     smallest_active: float  # the smallest one that is not
@@ -81,6 +82,7 @@ def supports_of(mixture: Mixture, tol: float) -> Supports:
         axes=axes,
         variances=tuple(v[a] for v, a in zip(spectra, active, strict=True)),
         off=np.eye(len(scales)) - np.stack([v @ v.T for v in axes]),
+        weights=w,
         names=names,
         largest_inactive=float(deviations[~active].max(initial=0)),
         smallest_active=float(deviations[active].min(initial=1)),
@@ -151,6 +153,18 @@ def standard_basis(s: Supports) -> Basis:
     distances = np.linalg.norm(s.off @ columns, axis=1)  # (J, m)
     codes = distances.argsort(axis=1).argsort(axis=1) < s.ranks[:, None]
     return Basis(columns, codes.T, float(distances[codes].max(initial=0)))
+
+
+def share_given_basis(s: Supports) -> tuple[int, ...]:
+    """Return the components that given coordinates span and that share a point, () if they are fewer than two."""
+    basis = standard_basis(s)
+    if not basis.codes.any():
+        return ()
+    distances = np.where(basis.codes.T, np.linalg.norm(s.off @ basis.columns, axis=1), 0.0)
+    spanned = distances.max(1) <= s.tol
+    if spanned.sum() < 2 or common_point(replace(s, off=s.off[spanned], means=s.means[spanned]))[1] > s.tol:
+        return ()
+    return tuple(s.names[spanned].tolist())
 
 
 def adapted_basis(s: Supports) -> Basis:

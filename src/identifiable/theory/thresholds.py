@@ -23,6 +23,9 @@ class Thresholds:
     # Genericity (3.4) of an exact mixture fails below this share of the tolerance, a log-ratio of 1e-10: an exact
     # mixture is generic however narrowly, and only rounding errors need to be excluded.
     genericity_share: float = 1e-5
+    # Latents whose weights and distributions differ by less count as exchangeable: inactive values of simulated latents
+    # come from 5000 rows, an error of .014 to .033 standard deviations for delta up to 3, three times which is .1.
+    exchange: float = 0.1
     # Noise alone stays below this quantile of its distribution (ranks, correlations, ratios of variances): the usual
     # 5 % level.
     noise_quantile: float = 0.95
