@@ -93,7 +93,7 @@ def tiny_method(how):
 
 
 def tiny_plan():
-    """The runs of every recipe's first setting; a method that is compared with is fitted to one simulator and experiment once."""
+    """The runs of every recipe's first setting; what others are compared with is fitted to one simulator once."""
     seen, plan = set(), {}
     for name, recipe in RECIPES.items():
         runs = recipe.runs(quick=True, seeds=1)

@@ -2,9 +2,10 @@ r"""Convolutional autoencoder: images to a code of 128 numbers, and a dense auto
 
     min  E‖x - image(code(x))‖²,        then        min  E‖c - f(g(c))‖²,   c = code(x),   Var g(c)_i = 1.
 
-These are the encoder and stage 1 of Xu et al. (2026), section 5.2 and appendix D.10, without the norm term of stage 1,
-which only shrinks a standardised code. The latents of a model of intermittent activity are then found in g(c), see
-:class:`ImageUnmixing`. Nothing here knows what an image shows: compare with :class:`KeypointEncoder`.
+These are the encoder and stage 1 of Xu et al. (2026), section 5.2 and appendix D.10, with smooth activations in stage 1
+and without its norm term, which only shrinks a standardised code. The latents of a model of intermittent activity are
+then found in g(c), see :class:`ImageUnmixing`. Nothing here knows what an image shows: compare with
+:class:`KeypointEncoder`.
 """
 
 from collections.abc import Generator, Sequence
@@ -24,7 +25,7 @@ from identifiable.nets import MLP
 from identifiable.nets.conv_code import ConvCode
 from identifiable.training import Batch, History, Plan, Stage, Step
 
-SLOPE = 0.02  # of the leaky ReLU of the dense nets
+ACTIVATION = "silu"  # of the dense nets: R² of 4 balls .88, and .81 with a leaky ReLU of slope .02 (one data set)
 BETAS = (0.9, 0.999)
 
 
@@ -58,7 +59,7 @@ class TwoEncoders(nn.Module):
 class ConvAutoencoder(ImageModel):
     """Reduce images to a few numbers, by nets that know nothing of what the images show.
 
-    The defaults take about four minutes on one core for 64 x 64 images. The published schedule is
+    The defaults take about four minutes on one core for 5,000 images of 64 x 64 pixels. The published schedule is
     ``ConvAutoencoder(n, most_pixels=64, max_steps=20_000, batch_size=256, code_steps=10_000)``, made for a GPU.
 
     Parameters
@@ -72,7 +73,7 @@ class ConvAutoencoder(ImageModel):
     width : int, default=128. Numbers in the code.
     hidden : default=(25, 50, 50, 25). Layers of the dense encoder in multiples of n_latents; the decoder mirrors them.
     max_steps, batch_size : int, default=4000 and 64. Of the convolutional nets.
-    code_steps, code_batch_size : int, default=3000 and 256. Of the dense nets.
+    code_steps, code_batch_size : int, default=5000 and 256. Of the dense nets.
     learning_rate : float, default=0.001. Of both.
 
     Attributes
@@ -105,7 +106,7 @@ class ConvAutoencoder(ImageModel):
     hidden: Sequence[int] = (25, 50, 50, 25)
     max_steps: int = 4000
     batch_size: int = 64
-    code_steps: int = 3000
+    code_steps: int = 5000
     code_batch_size: int = 256
     learning_rate: float = 1e-3
 
@@ -153,8 +154,7 @@ class ConvAutoencoder(ImageModel):
     def _nets(self, median: Tensor, mean: Tensor, members: int, rng: torch.Generator | None) -> TwoEncoders:
         images = ConvCode(median, mean, members, width=self.width, rng=rng)
         widths = (self.width, *(h * self.n_latents for h in self.hidden), self.n_latents)
-        leaky = partial(F.leaky_relu, negative_slope=SLOPE)
-        encoder, decoder = (MLP(members, w, activation=leaky, rng=rng) for w in (widths, widths[::-1]))
+        encoder, decoder = (MLP(members, w, activation=ACTIVATION, rng=rng) for w in (widths, widths[::-1]))
         return TwoEncoders(images, Bottleneck(encoder, decoder, learn_scale=False), self.width)
 
     def _build(self, members: int, rng: torch.Generator | None = None) -> TwoEncoders:

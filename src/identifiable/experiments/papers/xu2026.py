@@ -130,8 +130,8 @@ def _balls(balls: int, table: str) -> Recipe:
         question="Can the position of each ball be read from its two latents?",
         settings=(Setting(f"balls={balls}", BALLS | {"balls": balls}),),
         metrics=(*BLOCK_METRICS, *(f"ball_{i}" for i in range(1, balls + 1)), *OF_CODE),
-        notes=f"Published: the R² of each ball, ball_1 and so on, here from the rearmost; block_r2 is their mean. "
-        f"{KEYPOINTS}",
+        notes="Published: the R² of each ball, ball_1 and so on; block_r2 is their mean. Here ball_1 is the rearmost; "
+        f"the order in the paper is not known. {KEYPOINTS}",
     )
 
 
