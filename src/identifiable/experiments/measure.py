@@ -45,7 +45,7 @@ from identifiable.metrics import block_r2, correlation_matrix, dist_aff_l2, matc
 
 GRAPH_ROWS = 5000  # all latents active
 NEW_DATA = 1_000_003  # added to the seed of a run for its new rows
-GIVEN = {"GroupedSparse": "component", "LabelledKeypoints": "z"}  # what of the data is y; for all others it is u
+GIVEN = {"GroupedSparse": "component", "LabelledKeypoints": "z"}  # the field of the data that is y; u for all others
 MOST_PIXELS = 1024  # given to a linear method
 DECIMALS = 3  # of the arrays in a record
 SIMULATORS: Mapping[str, Callable[..., Sample]] = {

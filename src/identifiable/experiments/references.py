@@ -1,5 +1,6 @@
 """What the methods on images are compared with, and only in experiments: an untrained encoder, and a labelled one."""
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -88,3 +89,6 @@ class LabelledKeypoints(KeypointEncoder):
 
         self.history_ = yield Stage(net, loss, [rows, z], self._plan(self.max_steps, warm_up=0.1), data.seed)
         return net
+
+    def _set_results(self, data: Split) -> None:
+        self.noise_ = math.nan  # nothing is reconstructed
