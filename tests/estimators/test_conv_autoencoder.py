@@ -2,10 +2,14 @@
 
 import numpy as np
 import pytest
+import torch
 
 from identifiable import ConvAutoencoder, DataError, ImageUnmixing, SparseUnmixing, load, save
 from identifiable.data import make_balls
+from identifiable.estimators.conv_autoencoder import _loss_of_code, best_starts
+from identifiable.estimators.sparse_autoencoder import Bottleneck
 from identifiable.metrics import r2
+from identifiable.nets import MLP
 
 pytestmark = pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 TINY = {"max_steps": 3, "code_steps": 3, "batch_size": 8, "most_pixels": 16, "random_state": 0, "verbose": 0}
@@ -35,7 +39,7 @@ def test_the_position_of_a_ball_is_found_and_drawn():
 def test_latents_are_standardised(ball, model):
     z = model.transform(ball.x)
     np.testing.assert_allclose(z.std(0), 1, atol=0.2)  # exactly so on the training rows
-    assert model.code_history_.step[-1] == model.history_.step[-1] == 3
+    assert (model.history_.step[-1], model.code_history_.step[-1]) == (3, 2)  # a step before the starts are compared
 
 
 def test_images_rows_and_a_simulator_are_accepted(ball, model, monkeypatch):
@@ -62,6 +66,24 @@ def test_restarts_are_compared(ball):
     assert model.latents_of_restarts(ball.x).shape == (2, 300, 2)
     assert model.restart_scores_.argmax() == model.kept_
     np.testing.assert_allclose(model.latents_of_restarts(ball.x)[model.kept_], model.transform(ball.x), atol=1e-3)
+
+
+def test_the_start_with_the_smallest_error_is_kept():
+    """Two restarts with three starts each; start 2 of the first and start 0 of the second are made exact."""
+    rng = torch.Generator().manual_seed(0)
+    code = Bottleneck(MLP(6, (3, 3), rng=rng), MLP(6, (3, 3), rng=rng), learn_scale=False)
+    c = torch.randn(2, 50, 3, generator=rng)
+    with torch.no_grad():
+        for member, restart in ((2, 0), (3, 1)):
+            code.encoder.last.weight[member] = torch.eye(3)
+            code.decoder.last.weight[member] = torch.diag(c[restart].std(0, correction=0))
+            code.decoder.last.bias[member] = c[restart].mean(0)
+    kept = best_starts(code, c)
+    assert len(kept.scale) == 2
+    assert kept.reconstruction(c, kept(c)).max() < 1e-4
+    assert _loss_of_code(kept, [c.transpose(0, 1).expand(2, -1, -1, -1)], None).max() < 1e-4
+    each = _loss_of_code(code, [c.transpose(0, 1).expand(6, -1, -1, -1)], None)
+    assert sorted(each.argsort()[:2].tolist()) == [2, 3]
 
 
 def test_it_is_an_encoder_of_image_unmixing(ball):

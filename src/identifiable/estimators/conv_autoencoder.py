@@ -21,12 +21,13 @@ from identifiable.arrays import is_integer
 from identifiable.estimators.image_model import ROWS_AT_ONCE, ImageModel
 from identifiable.estimators.sparse_autoencoder import Bottleneck
 from identifiable.estimators.trained import Split
-from identifiable.nets import MLP
+from identifiable.nets import MLP, select_members
 from identifiable.nets.conv_code import ConvCode
 from identifiable.training import Batch, History, Plan, Stage, Step
 
 ACTIVATION = "silu"  # of the dense nets: R² of 4 balls .88, and .81 with a leaky ReLU of slope .02 (one data set)
 BETAS = (0.9, 0.999)
+STARTS, SHARE_OF_STARTS = 3, 0.2  # dense nets per restart, and steps until the one with the smallest error is chosen
 
 
 class TwoEncoders(nn.Module):
@@ -53,6 +54,22 @@ class TwoEncoders(nn.Module):
     def errors(self, x: Tensor) -> Tensor:
         """Return the mean squared error (R, B) of each image (R, B, h w c)."""
         return (self.decode(self.encode(x)) - x).square().mean(2)
+
+    @torch.no_grad()
+    def codes(self, rows: Tensor) -> Tensor:
+        """Return the codes (R, N, width) of rows (N, h w c), centred and divided by the scale."""
+        blocks = (block.expand(len(self.centre), -1, -1) for block in rows.split(ROWS_AT_ONCE))
+        return (torch.cat([self.images.encode(block) for block in blocks], 1) - self.centre) / self.scale
+
+    @torch.no_grad()
+    def set_scale(self, rows: Tensor) -> Tensor:
+        """Set the centre and the scale to those of the codes of rows (N, h w c); return these codes (R, N, width)."""
+        c = self.codes(rows)
+        centre = c.mean(1, keepdim=True)
+        scale = (c - centre).square().mean((1, 2), keepdim=True).sqrt().clamp(min=1e-12)
+        self.centre.copy_(self.centre + centre * self.scale)
+        self.scale.mul_(scale)
+        return (c - centre) / scale
 
 
 @dataclass(eq=False, repr=False)
@@ -125,41 +142,33 @@ class ConvAutoencoder(ImageModel):
         source: Any = [rows] if data.source is None else self._stream(data.source, data.device)
         images = both.images
 
-        def loss_of_images(batch: Batch, step: Step) -> Tensor:
+        def loss(batch: Batch, step: Step) -> Tensor:
             return (images.decode(images.encode(batch[0])) - batch[0]).square().mean((1, 2))
 
-        def loss_of_code(batch: Batch, step: Step) -> Tensor:
-            c = batch[0]
-            own = torch.stack([c[r, :, r] for r in range(len(c))])  # a batch holds the codes of all members
-            return both.code.reconstruction(own, both.code(own))
-
-        plan = partial(Plan, learning_rate=self.learning_rate, betas=BETAS)
-        self.history_ = yield Stage(images, loss_of_images, source, plan(self.max_steps, self.batch_size), data.seed)
-        c = self._codes(both, rows)
-        codes = [c.transpose(0, 1).contiguous()]
-        steps = plan(self.code_steps, self.code_batch_size)
-        self.code_history_ = yield Stage(both.code, loss_of_code, codes, steps, data.seed + 1)
+        plan = Plan(self.max_steps, self.batch_size, self.learning_rate, betas=BETAS)
+        self.history_ = yield Stage(images, loss, source, plan, data.seed)
+        c = both.set_scale(rows)
+        codes, starts = [c.transpose(0, 1).contiguous()], max(1, round(SHARE_OF_STARTS * self.code_steps))
+        plan = Plan(starts, self.code_batch_size, self.learning_rate, betas=BETAS, final=1.0)
+        yield Stage(both.code, partial(_loss_of_code, both.code), codes, plan, data.seed + 1)
+        both.code = best_starts(both.code, both.codes(torch.as_tensor(self._inputs(data.X_held), device=data.device)))
+        plan = Plan(max(1, self.code_steps - starts), self.code_batch_size, self.learning_rate, betas=BETAS)
+        stage = Stage(both.code, partial(_loss_of_code, both.code), codes, plan, data.seed + 2)
+        self.code_history_ = yield stage
         both.code.freeze(lambda: c.split(ROWS_AT_ONCE, dim=1))
         return both
 
-    @torch.no_grad()
-    def _codes(self, both: TwoEncoders, rows: Tensor) -> Tensor:
-        """Set the centre and the scale of the codes of rows (N, h w c), and return them (R, N, width)."""
-        members = len(both.centre)
-        c = torch.cat([both.images.encode(b.expand(members, -1, -1)) for b in rows.split(ROWS_AT_ONCE)], 1)
-        both.centre.copy_(c.mean(1, keepdim=True))
-        both.scale.copy_((c - both.centre).square().mean((1, 2), keepdim=True).sqrt().clamp(min=1e-12))
-        return (c - both.centre) / both.scale
-
-    def _nets(self, median: Tensor, mean: Tensor, members: int, rng: torch.Generator | None) -> TwoEncoders:
+    def _nets(
+        self, median: Tensor, mean: Tensor, members: int, rng: torch.Generator | None, starts: int = STARTS
+    ) -> TwoEncoders:
         images = ConvCode(median, mean, members, width=self.width, rng=rng)
         widths = (self.width, *(h * self.n_latents for h in self.hidden), self.n_latents)
-        encoder, decoder = (MLP(members, w, activation=ACTIVATION, rng=rng) for w in (widths, widths[::-1]))
+        encoder, decoder = (MLP(members * starts, w, activation=ACTIVATION, rng=rng) for w in (widths, widths[::-1]))
         return TwoEncoders(images, Bottleneck(encoder, decoder, learn_scale=False), self.width)
 
     def _build(self, members: int, rng: torch.Generator | None = None) -> TwoEncoders:
         blank = torch.full(self._small, 0.5)
-        return self._nets(blank, blank, members, rng)
+        return self._nets(blank, blank, members, rng, starts=1)
 
     def _check_parameters(self) -> None:
         self._check_common_parameters()
@@ -167,3 +176,21 @@ class ConvAutoencoder(ImageModel):
         self._require_positive("learning_rate")
         holds = isinstance(self.hidden, Sequence) and all(is_integer(h, 1) for h in self.hidden)
         self._require("hidden", holds, "a sequence of positive layer widths, in multiples of n_latents")
+
+
+def _loss_of_code(code: Bottleneck, batch: Batch, step: Step) -> Tensor:
+    """Return the error (S R,) of S dense nets for each of R codes; a batch holds all codes, (S R, B, R, width)."""
+    return _errors(code, torch.stack([c[:, m * c.shape[1] // len(batch[0])] for m, c in enumerate(batch[0])]))
+
+
+def _errors(code: Bottleneck, c: Tensor) -> Tensor:
+    return code.reconstruction(c, code(c))
+
+
+@torch.no_grad()
+def best_starts(code: Bottleneck, held: Tensor) -> Bottleneck:
+    """Return the dense net of each restart that reconstructs held-out codes (R, N, width) best, of all its starts."""
+    restarts, starts = len(held), len(code.scale) // len(held)
+    errors = _errors(code.train(), held.repeat_interleave(starts, 0)).reshape(restarts, starts)
+    best = errors.argmin(1).cpu() + starts * torch.arange(restarts)
+    return select_members(code, best.tolist())
