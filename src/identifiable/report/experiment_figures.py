@@ -203,7 +203,9 @@ def images(sweep: Sweep) -> Section | None:
                     drawn.append(Panel(f"{setting}, {run.run.method}: {name}", picture))
     if not drawn:
         return None
-    lead = "Of the first seed. " + "; ".join(f"{name}: {words}" for name, words in PICTURES.items()) + "."
+    lead = (
+        f"{'. '.join(f'{name.capitalize()}: {words}' for name, words in PICTURES.items())}. First seed of each method."
+    )
     return Section("images", "Images", render("sheets.html", panels=drawn), lead)
 
 
