@@ -32,6 +32,7 @@ from identifiable.estimators import (
     VaDE,
     baselines,
 )
+from identifiable.estimators.conv_autoencoder import ConvAutoencoder
 from identifiable.estimators.image_unmixing import ImageUnmixing
 from identifiable.estimators.keypoints import KeypointEncoder
 from identifiable.persist import load, save
@@ -50,6 +51,7 @@ __all__ = [
     "Certificate",
     "Check",
     "ConditionalPrior",
+    "ConvAutoencoder",
     "DamagedFileError",
     "DataError",
     "Decoder",

@@ -4,7 +4,9 @@ Models and checkpoints use this format. Reading executes nothing from the file: 
 header from JSON, and a SHA-256 checksum of both is compared before anything is returned.
 """
 
+import base64
 import hashlib
+import io
 import json
 import os
 import secrets
@@ -13,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -76,6 +80,15 @@ def write_bytes(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def png(pixels: NDArray[np.floating[Any]]) -> str:
+    """Return pixels (height, width) or (height, width, 3), from 0 to 255, as a PNG in base64."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(pixels.round().astype(np.uint8)).save(buffer, "PNG", optimize=True)
+    return base64.b64encode(buffer.getvalue()).decode()
 
 
 def require_folder(path: Path) -> None:

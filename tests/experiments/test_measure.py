@@ -11,7 +11,7 @@ from identifiable.data import Sample
 from identifiable.experiments import measure as measures
 from identifiable.experiments.measure import DataRequest, best_device, fit, make_data, measure
 from identifiable.experiments.papers import find
-from identifiable.experiments.recipe import BASELINES, NET, Method, Run
+from identifiable.experiments.recipe import BASELINES, FIRST_SEED, NET, Method, Run
 from identifiable.metrics import mcc, r2
 
 
@@ -96,6 +96,51 @@ def test_blocks_of_the_truth_are_separated(oracle):
     assert found["block_r2"] == pytest.approx(1)
     assert found["worst_block"] == pytest.approx(1)
     assert 0 <= found["leak"] < 1
+
+
+def test_latents_of_a_block_are_compared_with_it_and_with_others(oracle):
+    """The oracle's latents are the true ones: each is a function of its block."""
+    found = measure(run("blocks", "oracle", oracle, n=4), "cpu")
+    assert found.metrics["latent_r2"] == pytest.approx(1)
+    table = np.array(found.arrays["blocks"])
+    np.testing.assert_allclose(table[[0, 1], 0], 1)
+    np.testing.assert_allclose(table[[2, 3], 1], 1)
+    assert "frames" not in found.arrays
+    assert "ball_1" not in found.metrics
+
+
+BALLS = {"law": "balls", "balls": 2, "rows": 60, "new_rows": 60}
+
+
+@pytest.mark.parametrize(("seed", "drawn"), [(FIRST_SEED, {"blocks", "frames", "traversals"}), (0, {"blocks"})])
+def test_images_of_the_first_seed_are_drawn(seed, drawn):
+    encoder = Method("KeypointEncoder", {"max_steps": 2, "batch_size": 8})
+    how = Method("PrincipalComponents", before=encoder)
+    found = measure(replace(run("blocks", "a", how, seed=seed), values=BALLS), "cpu")
+    assert set(found.arrays) == drawn
+    scores = [found.metrics["ball_1"], found.metrics["ball_2"]]
+    assert found.metrics["block_r2"] == pytest.approx(np.mean(scores))
+    assert found.metrics["worst_block"] == min(scores)
+
+
+def test_only_the_reference_is_given_the_positions(monkeypatch):
+    class Spy(PrincipalComponents):
+        def fit(self, X, y=None):
+            Spy.seen = y
+            return super().fit(X)
+
+    monkeypatch.setattr("identifiable.Spy", Spy, raising=False)
+    one = run(method="Spy", how=Method("Spy"))
+    sample, _ = make_data(one)
+    assert fit(one, sample, "cpu").decodes
+    assert Spy.seen is None
+    monkeypatch.setitem(measures.GIVEN, "Spy", "z")
+    fit(one, sample, "cpu")
+    np.testing.assert_array_equal(Spy.seen, sample.z)
+    assert set(measures.GIVEN) - {"Spy"} == {"GroupedSparse", "LabelledKeypoints"}
+    labelled = run("blocks", "a", Method("LabelledKeypoints", {"max_steps": 2, "batch_size": 8}))
+    labelled = replace(labelled, values=BALLS)
+    assert not fit(labelled, make_data(labelled)[0], "cpu").decodes
 
 
 def test_graph_of_the_truth_is_that_of_the_true_latents(oracle):

@@ -190,3 +190,21 @@ def test_the_table_of_runs_is_read_back_from_its_file(tmp_path):
     assert table.loc[0, "setting.blocks"] == "[2, 3]"
     assert json.loads(table.loc[1, "versions"]) == records[1].versions
     assert table.columns[-6:].tolist() == ["seconds", "error", "device", "commit", "finished", "versions"]
+
+
+def test_a_reference_that_knows_the_truth_has_no_verdict():
+    published = [Published("s", "published: A", "mcc", 0.9)]
+    methods = ("PCA", "colour moments", "A", "positions known")
+    records = [*runs("PCA", [0.2]), *runs("colour moments", [0.7]), *runs("A", [0.6]), *runs("positions known", [1.0])]
+    found = summarise(recipe(published=published, methods=methods), records)
+    kinds = dict(zip(found["method"], found["kind"], strict=True))
+    assert kinds == {
+        "PCA": "baseline",
+        "colour moments": "baseline",
+        "A": "method",
+        "positions known": "reference",
+        "published: A": "published",
+    }
+    reference = row(found, "positions known")
+    assert reference["verdict"] == reference["against_published"] == reference["against_baselines"] == ""
+    assert row(found, "A")["against_baselines"] == BEATS_NOT

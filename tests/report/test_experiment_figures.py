@@ -1,3 +1,4 @@
+import base64
 import math
 import re
 from dataclasses import replace
@@ -6,7 +7,17 @@ import numpy as np
 import pytest
 
 import fake_sweep
-from identifiable.report.experiment_figures import correlation, correlations, panels, restarts, usual_values
+from identifiable import files
+from identifiable.report.experiment_figures import (
+    blocks,
+    correlation,
+    correlations,
+    images,
+    panels,
+    png_size,
+    restarts,
+    usual_values,
+)
 from identifiable.report.sweep import Sweep
 from page_reader import Reader
 
@@ -78,3 +89,41 @@ def test_restarts_are_drawn_with_their_correlation(sweep):
     assert str(section.body).count('class="marker"') == 6 * 12
     assert "6 of 17" in section.lead
     assert math.isnan(correlation(np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 4.0]])))
+
+
+def with_arrays(sweep, setting, method, **arrays):
+    """The sweep with other arrays in all runs of a method on a setting."""
+    own = (setting, method)
+    return Sweep(
+        sweep.recipe,
+        [replace(r, arrays=arrays) if (r.run.setting, r.run.method) == own else r for r in sweep.records],
+    )
+
+
+def test_latents_and_blocks_are_drawn_for_baselines_too(sweep):
+    assert blocks(sweep) is None
+    table = [[0.9, 0.1], [0.8, 0.2], [0.0, 0.7]]
+    section = blocks(with_arrays(sweep, "n=5", "PCA", blocks=table))
+    (picture,) = Reader(section.body).all("img")
+    assert picture["alt"].startswith(
+        "3 estimated latents against 2 blocks, PCA on n=5: the largest of each latent 0.80"
+    )
+    assert "R² 0" in Reader(section.body).words
+    assert "open" in str(section.body)[:20]  # one drawing needs no click
+
+
+def test_images_of_the_first_seed_are_shown(sweep):
+    assert images(sweep) is None
+    sheet = files.png(np.zeros((20, 30, 3)))
+    section = images(with_arrays(sweep, "n=5", "PDGMM", frames=sheet, traversals=sheet))
+    found = Reader(section.body).all("img")
+    assert [(p["width"], p["height"], p["src"]) for p in found] == [("30", "20", f"data:image/png;base64,{sheet}")] * 2
+    assert all("PDGMM on n=5" in p["alt"] for p in found)
+
+
+@pytest.mark.parametrize(
+    "text", [None, 3, [[1]], "", "x", "PHNjcmlwdD4=", '"><script>', base64.b64encode(b"\x89PNG").decode()]
+)
+def test_what_is_no_picture_is_left_out(sweep, text):
+    assert png_size(text) is None
+    assert images(with_arrays(sweep, "n=5", "PDGMM", frames=text)) is None

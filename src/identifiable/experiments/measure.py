@@ -6,7 +6,7 @@
 |---|---|---|
 | recovery | how close are the latents to the true ones, on new rows? | mcc, r2; mcc_sparse where the basis is rotated |
 | independent | the same, on rows whose latents are independent | mcc_independent, mcc |
-| blocks | are groups of latents separated? | block_r2, leak, blocks_right; for images also of the code |
+| blocks | are groups of latents separated? | block_r2, latent_r2, leak, blocks_right; for images also of the code |
 | graph | which graph does PC find among the latents? | delta_shd, shd_recovered, shd_true |
 | agreement | do fits agree with each other, where no ground truth is known? | weak, strong, dist |
 | minimisers | is the truth the only minimiser of the exact likelihood? | unique, gap |
@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
+from inspect import signature
 from itertools import combinations
 from typing import Any
 
@@ -38,12 +39,13 @@ from identifiable.estimators.image_unmixing import ImageUnmixing
 from identifiable.estimators.relaxed_vqvae import RelaxedVQVAE, position_mcc
 from identifiable.estimators.sparse_unmixing import SparseUnmixing
 from identifiable.estimators.two_stage import TwoStage
-from identifiable.experiments.recipe import BASELINES, NET, Measurement, Method, Run
+from identifiable.experiments import pictures, references
+from identifiable.experiments.recipe import BASELINES, FIRST_SEED, NET, Measurement, Method, Run
 from identifiable.metrics import block_r2, correlation_matrix, dist_aff_l2, match, mcc, r2, strong_mcc, weak_mcc
 
 GRAPH_ROWS = 5000  # all latents active
 NEW_DATA = 1_000_003  # added to the seed of a run for its new rows
-OF_IMAGES = "ImageUnmixing", "KeypointEncoder"
+GIVEN = {"GroupedSparse": "component", "LabelledKeypoints": "z"}  # the field of the data that is y; u for all others
 MOST_PIXELS = 1024  # given to a linear method
 DECIMALS = 3  # of the arrays in a record
 SIMULATORS: Mapping[str, Callable[..., Sample]] = {
@@ -106,6 +108,17 @@ class Fit:
     def latents(self, sample: Sample) -> FloatArray:
         """Return the latents of a sample, (N, n)."""
         return np.asarray(self.model.transform(self.prepare(sample.x)), dtype=np.float64)
+
+    def decode(self, z: FloatArray) -> FloatArray:
+        """Return the observations of latents z (N, n)."""
+        for one in (self.model, *self.before[::-1]):
+            z = np.asarray(one.inverse_transform(z), dtype=np.float64)
+        return z
+
+    @property
+    def decodes(self) -> bool:
+        """Whether every estimator has a decoder."""
+        return all(callable(getattr(one, "inverse_transform", None)) for one in (*self.before, self.model))
 
     def metrics(self) -> dict[str, float]:
         """Return the seconds of the fit and, if its restarts can be compared, their agreement."""
@@ -182,19 +195,26 @@ def blocks(run: Run, device: str) -> Measurement:
     sizes = run.values.get("blocks") or [pair] * (new.z.shape[1] // pair)
     ends = np.cumsum(sizes)
     groups = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
-    found = block_r2(new.z, fitted.latents(new), groups)
+    z_hat = fitted.latents(new)
+    found = block_r2(new.z, z_hat, groups)
     assigned = found.assignment >= 0
     others = found.table[assigned].copy()
-    others[np.arange(assigned.sum()), found.assignment[assigned]] = 0
-    metrics = {"block_r2": found.mean, "worst_block": float(found.scores.min()), "leak": float(others.max(1).mean())}
+    own = np.arange(assigned.sum()), found.assignment[assigned]
+    metrics = {"block_r2": found.mean, "latent_r2": float(others[own].mean()), "worst_block": float(found.scores.min())}
+    others[own] = 0
+    metrics["leak"] = float(others.max(1).mean())
+    if run.values["law"] == "balls" and pair == 2:
+        metrics |= {f"ball_{i}": score for i, score in enumerate(found.scores.tolist(), 1)}
     if hasattr(fitted.model, "blocks_"):
-        own = [sorted(found.assignment[list(block)].tolist()) for block in fitted.model.blocks_]
+        joined = [sorted(found.assignment[list(block)].tolist()) for block in fitted.model.blocks_]
         several = [[b] * len(group) for b, group in enumerate(groups) if len(group) > 1]
-        metrics["blocks_right"] = float(sorted(own) == several)
+        metrics["blocks_right"] = float(sorted(joined) == several)
     if isinstance(fitted.model, ImageUnmixing):
         metrics |= _of_code(fitted.model, sample, new, groups, run.seed)
-    by_block = found.table[np.argsort(found.assignment, kind="stable")]
-    return Measurement(fitted.metrics() | metrics, {"blocks": _rounded(by_block)})
+    arrays: dict[str, Any] = {"blocks": _rounded(found.table[np.argsort(found.assignment, kind="stable")])}
+    if new.image_shape is not None and fitted.decodes and run.seed == FIRST_SEED:
+        arrays |= pictures.of_fit(fitted.decode, z_hat, new)
+    return Measurement(fitted.metrics() | metrics, arrays)
 
 
 def _of_code(model: ImageUnmixing, sample: Sample, new: Sample, groups: list[list[int]], seed: int) -> dict[str, float]:
@@ -298,9 +318,8 @@ def fit(run: Run, sample: Sample, device: str, restarts: int | None = None) -> F
     rows = sample
     for how in _steps(run.how):
         model = build(run, how, sample, device, restarts if how is run.how else None)
-        labels = rows.component if how.estimator == "GroupedSparse" else rows.u
         source: Any = rows.source if how.fresh else rows.x
-        model.fit(source, labels)
+        model.fit(source, getattr(rows, GIVEN.get(how.estimator, "u")))
         models.append(model)
         if how is not run.how:
             rows = Sample(np.asarray(model.transform(rows.x), dtype=np.float64), u=rows.u, component=rows.component)
@@ -313,13 +332,14 @@ def _steps(how: Method) -> list[Method]:
 
 def build(run: Run, how: Method, sample: Sample, device: str, restarts: int | None = None) -> Any:
     """Return the estimator of a run, not fitted; `restarts` replaces its number of restarts."""
-    estimator: Callable[..., LatentModel] = getattr(identifiable, how.estimator)
+    estimator: Callable[..., LatentModel] = estimator_of(how)
     request = DataRequest.of(run)
     params = dict(how.params)
     if isinstance(net := params.get("net"), str):
         params["net"] = net.replace(NET, request.net)
     true_number = sample.z.shape[1] if sample.z is not None else None
-    model = estimator(**{"n_latents": request.latents or true_number, **params, "random_state": run.seed, "verbose": 0})
+    given = {"n_latents": request.latents or true_number, **params, "random_state": run.seed, "verbose": 0}
+    model = estimator(**{k: v for k, v in given.items() if k in params or k in signature(estimator).parameters})
     if "device" in model.get_params():
         model.set_params(device=device)
     if "image_shape" in model.get_params():
@@ -329,6 +349,11 @@ def build(run: Run, how: Method, sample: Sample, device: str, restarts: int | No
     if how.estimator == "RawData":
         model.set_params(n_latents=None)
     return model
+
+
+def estimator_of(how: Method) -> Any:
+    """Return the public estimator of a method, or the reference, which exists in experiments only."""
+    return getattr(references, how.estimator, None) or getattr(identifiable, how.estimator)
 
 
 def sparse_latents(sample: Sample) -> MaskedSCM:
@@ -349,7 +374,7 @@ def _as_tables(how: Method, sample: Sample, new: Sample) -> tuple[Sample, Sample
 
     Methods of images, and those with a net, are given the images unchanged.
     """
-    if any("net" in step.params or step.estimator in OF_IMAGES for step in _steps(how)):
+    if any("net" in step.params or "image_shape" in signature(estimator_of(step)).parameters for step in _steps(how)):
         return sample, new
     x, x_new = _downsampled(sample), _downsampled(new)
     first = np.sort(np.unique(x, axis=1, return_index=True)[1])

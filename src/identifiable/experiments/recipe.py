@@ -44,6 +44,11 @@ BASELINES = {
     "FastICA": Method("IndependentComponents"),
     "SparseUnmixing": Method("SparseUnmixing"),
 }
+MOMENTS = Method("PrincipalComponents", before=Method("ColourMoments"))
+IMAGE_BASELINES = {k: v for k, v in BASELINES.items() if k != "raw x"} | {
+    "colour moments": Method("SparseUnmixing", before=MOMENTS)
+}
+REFERENCES = {"positions known": Method("LabelledKeypoints")}  # are given the ground truth: no methods
 
 
 @dataclass(frozen=True)

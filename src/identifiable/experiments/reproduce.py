@@ -12,10 +12,10 @@ from rich.console import Console
 from identifiable.errors import DataError
 from identifiable.experiments.measure import best_device, measure
 from identifiable.experiments.papers import find
-from identifiable.experiments.recipe import BASELINES, FAILED, QUICK, Recipe, Record, Run
+from identifiable.experiments.recipe import FAILED, QUICK, Recipe, Record, Run
 from identifiable.experiments.run_folder import Results, collect, merge, read_records
 from identifiable.experiments.runner import run_all
-from identifiable.experiments.summary import summarise
+from identifiable.experiments.summary import kind_of, summarise
 from identifiable.experiments.together import run_together
 from identifiable.report.experiment_page import write_report
 from identifiable.report.experiment_tables import terminal_table
@@ -116,7 +116,7 @@ def select(recipe: Recipe, runs: Sequence[Run], settings: Sequence[str], methods
 
 def longest_first(runs: Sequence[Run]) -> list[Run]:
     """Sort by many latents first and baselines last, so that no long run is left at the end."""
-    return sorted(runs, key=lambda run: (run.method in BASELINES, -int(run.values.get("n", 0))))
+    return sorted(runs, key=lambda run: (kind_of(run.method) == "baseline", -int(run.values.get("n", 0))))
 
 
 def in_order(recipe: Recipe, records: Sequence[Record]) -> tuple[Record, ...]:

@@ -9,14 +9,15 @@ from typing import Any, Literal, Self
 import numpy as np
 import pandas as pd
 
-from identifiable.experiments.recipe import BASELINES, Published, Recipe, Record
+from identifiable.experiments.recipe import BASELINES, IMAGE_BASELINES, REFERENCES, Published, Recipe, Record
 
 LOWER = frozenset({"shd", "delta_shd", "shd_recovered", "shd_true", "dist", "leak", "seconds", "mse", "error"})
 ROUNDING = 0.005  # published values are printed with two decimals
 BETTER, SAME, WORSE = "better", "as published", "worse"
 BEATS, BEATS_NOT = "beats the baselines", "does not"
 
-Kind = Literal["method", "baseline", "published"]
+Kind = Literal["method", "published", "reference", "baseline"]
+KINDS: tuple[Kind, ...] = ("method", "published", "reference", "baseline")  # in the order of tables
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ def summarise(recipe: Recipe, records: Sequence[Record]) -> pd.DataFrame:
 
     Only settings with a record have rows. Columns:
 
-    - setting, method, kind: "method", "baseline" (one of `recipe.BASELINES`) or "published" (named as in the paper);
+    - setting, method, kind: "method", "baseline" (in `recipe.BASELINES` or `IMAGE_BASELINES`), "reference" (in
+      `recipe.REFERENCES`: is given the ground truth) or "published" (named as in the paper);
     - for each metric of the recipe `mcc_mean`, `mcc_sd` (ddof 1, nan for one seed), `mcc_worst` and `mcc_n`, the number
       of seeds with a finite value;
     - failed: number of runs that ended in an error;
@@ -58,7 +60,7 @@ def summarise(recipe: Recipe, records: Sequence[Record]) -> pd.DataFrame:
       or "as published": within one sd of the difference, √(sd² + sd²) with 0 for an unknown sd, or within the rounding
       of printed numbers, 0.005;
     - `against_baselines`: "beats the baselines" if the mean is better than that of every trivial baseline, else "does
-      not"; empty for the baselines;
+      not"; empty for the baselines, and both are empty for references;
     - verdict: both in one phrase.
 
     Lower is better for the metrics in `LOWER`, higher for all others.
@@ -109,8 +111,10 @@ def methods_of(recipe: Recipe, runs: Sequence[Record]) -> list[str]:
 
 
 def kind_of(method: str) -> Kind:
-    """Return whether a method of a recipe is a trivial baseline."""
-    return "baseline" if method in BASELINES else "method"
+    """Return whether a method of a recipe is a trivial baseline, a reference that knows the truth, or neither."""
+    if method in REFERENCES:
+        return "reference"
+    return "baseline" if method in BASELINES or method in IMAGE_BASELINES else "method"
 
 
 def value_of(record: Record, metric: str) -> float:
@@ -125,14 +129,15 @@ def _rows(recipe: Recipe, setting: str, runs: Sequence[Record]) -> list[dict[str
         done = [r for r in mine if r.run.method == method and r.status == "done"]
         spreads[method] = {metric: Spread.of((value_of(r, metric) for r in done), metric) for metric in recipe.metrics}
     known = [p for p in recipe.published if p.setting == setting and p.metric in recipe.metrics]
-    trivial = [s[main].mean for m, s in spreads.items() if m in BASELINES and math.isfinite(s[main].mean)]
+    trivial = [s[main].mean for m, s in spreads.items() if kind_of(m) == "baseline" and math.isfinite(s[main].mean)]
     rows = []
     for method, found in spreads.items():
-        printed = compared_with(method, [p for p in known if p.metric == main])
+        kind = kind_of(method)
+        printed = None if kind == "reference" else compared_with(method, [p for p in known if p.metric == main])
         against = _against_published(found[main], printed, main)
-        beats = "" if method in BASELINES else _against_baselines(found[main].mean, trivial, main)
+        beats = "" if kind != "method" else _against_baselines(found[main].mean, trivial, main)
         failed = sum(r.run.method == method and r.status != "done" for r in mine)
-        row = _row(setting, method, kind_of(method), found) | {"failed": failed}
+        row = _row(setting, method, kind, found) | {"failed": failed}
         row |= {"against": printed.method if printed and against else "", "against_published": against}
         rows.append(row | {"against_baselines": beats, "verdict": _verdict(against, beats)})
     for method in dict.fromkeys(p.method for p in known):

@@ -1,9 +1,11 @@
 """The figures of an experiment's page."""
 
+import base64
 import math
+import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,15 +13,16 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from identifiable.experiments.recipe import Record
-from identifiable.experiments.summary import as_printed, goodness, kind_of, value_of
+from identifiable.experiments.summary import KINDS, as_printed, goodness, kind_of, value_of
 from identifiable.report.html import Section, render
-from identifiable.report.svg import MarkStyle, Point, Scale, Series, heat_map, mark, plot
+from identifiable.report.svg import MarkStyle, Point, Scale, Series, heat_map, mark, plot, tag
 from identifiable.report.sweep import Sweep, label_of, natural
 from identifiable.report.table import number, spread
 
 MOST_HEAT_MAPS = 24
 MOST_SCATTERS = 6
 MIN_RESTARTS = 5  # points of a scatter plot
+PNG = b"\x89PNG\r\n\x1a\n"  # the first bytes of a file
 LOG_FROM = 8  # ratio of the largest to the smallest value above which an axis is logarithmic
 
 
@@ -94,7 +97,7 @@ def _cut(text: str, most: int = 16) -> str:
 def _all_series(sweep: Sweep, at: Mapping[str, float]) -> list[Series]:
     """Return a series per method, baselines first, so that methods are drawn on top."""
     series = []
-    for kind, method in sorted(sweep.columns, key=lambda column: ("baseline", "published", "method").index(column[0])):
+    for kind, method in sorted(sweep.columns, key=lambda column: -KINDS.index(column[0])):
         points = []
         for row in sweep.rows:
             mean, sd, setting = row[f"{sweep.main}_mean"], row[f"{sweep.main}_sd"], row["setting"]
@@ -113,27 +116,45 @@ def _all_series(sweep: Sweep, at: Mapping[str, float]) -> list[Series]:
 
 def correlations(sweep: Sweep) -> Section | None:
     """Draw |correlation| of true and matched latents for the first seed of each setting."""
+    lead = (
+        "|Correlation| of true latents (rows) with estimated latents (columns, in matched order). A perfect recovery "
+        "is a dark diagonal on white."
+    )
+    title = "Correlations with the true latents"
+    return _heat_maps(sweep, Section("correlations", title, Markup(), lead), "correlation", "|correlation|")
+
+
+def blocks(sweep: Sweep) -> Section | None:
+    """Draw R² of each estimated latent on each block of true ones for the first seed of each setting."""
+    lead = (
+        "R² of each estimated latent (rows, in matched order) given each block of true latents (columns), such as the "
+        "position of a ball. In a perfect recovery each row has one dark field."
+    )
+    return _heat_maps(sweep, Section("blocks", "Latents and blocks", Markup(), lead), "blocks", "R²")
+
+
+def _heat_maps(sweep: Sweep, section: Section, name: str, quantity: str) -> Section | None:
+    """Draw the tables of this name in the first runs of each setting, in a section without a body."""
     ranked: list[tuple[int, Record, NDArray[np.float64]]] = []
     for setting in sweep.settings:
-        firsts = [run for m in sweep.methods if kind_of(m) == "method" for run in sweep.of(setting, m)[:1]]
+        firsts = [run for method in sweep.methods for run in sweep.of(setting, method)[:1]]
         firsts.sort(key=lambda run: goodness(value_of(run, sweep.main), sweep.main), reverse=True)
-        tables = [(run, table) for run in firsts if (table := _table(run.arrays.get("correlation"))) is not None]
+        tables = [(run, table) for run in firsts if (table := _table(run.arrays.get(name))) is not None]
+        if name == "correlation":  # of baselines, the numbers are enough
+            tables = [(run, table) for run, table in tables if kind_of(run.run.method) == "method"]
         ranked += [(rank, run, table) for rank, (run, table) in enumerate(tables)]
     if not ranked:
         return None
     # The best method of every setting, then the second best of every setting, and so on: every setting is shown.
     picked = sorted(ranked, key=lambda pick: pick[0])[:MOST_HEAT_MAPS]
     picked.sort(key=lambda pick: sweep.settings.index(pick[1].run.setting))
-    drawn = [_heat(sweep, run, table) for _, run, table in picked]
+    drawn = [_heat(sweep, run, table, name) for _, run, table in picked]
     count = f"{len(drawn)} of {len(ranked)}" if len(drawn) < len(ranked) else f"{len(drawn)}"
-    lead = (
-        "|Correlation| of true latents (rows) with estimated latents (columns, in matched order). A perfect recovery "
-        "is a dark diagonal on white."
-    )
+    lead = section.lead
     if len(drawn) < len(ranked):
         lead += " The best method of every setting is shown, then the second best, and so on."
-    body = render("gallery.html", title=f"Heat maps of the first seed ({count})", panels=drawn)
-    return Section("correlations", "Correlations with the true latents", body, lead)
+    title = f"Heat maps of the first seed ({count})"
+    return replace(section, body=render("gallery.html", title=title, panels=drawn, quantity=quantity), lead=lead)
 
 
 def _table(table: Any) -> NDArray[np.float64] | None:
@@ -145,17 +166,59 @@ def _table(table: Any) -> NDArray[np.float64] | None:
     return array if array.ndim == 2 and 0 not in array.shape else None
 
 
-def _heat(sweep: Sweep, run: Record, table: NDArray[np.float64]) -> Panel:
+def _heat(sweep: Sweep, run: Record, table: NDArray[np.float64], name: str) -> Panel:
     values = np.nan_to_num(table)
-    matched = np.arange(min(values.shape))
-    off = values.copy()
-    off[matched, matched] = 0
-    alt = (
-        f"{values.shape[0]} true against {values.shape[1]} estimated latents, {run.run.method} on "
-        f"{run.run.setting}: mean {values[matched, matched].mean():.2f} on the diagonal, up to {off.max():.2f} off it"
-    )
+    if name == "correlation":
+        matched = np.arange(min(values.shape))
+        off = values.copy()
+        off[matched, matched] = 0
+        latents = f"{values.shape[0]} true against {values.shape[1]} estimated latents"
+        found = f"mean {values[matched, matched].mean():.2f} on the diagonal, up to {off.max():.2f} off it"
+    else:
+        latents = f"{values.shape[0]} estimated latents against {values.shape[1]} blocks"
+        found = f"the largest of each latent {values.max(1).mean():.2f} on average"
+    alt = f"{latents}, {run.run.method} on {run.run.setting}: {found}"
     words = f"{run.run.method}, {label_of(sweep.main)} {number(value_of(run, sweep.main), 3)}"
     return Panel(run.run.setting, heat_map(values, alt), words)
+
+
+# -- images --------------------------------------------------------------------------------
+
+PICTURES = {
+    "frames": "new images above their reconstructions from the latents",
+    "traversals": "a row per latent, from its 2 % to its 98 % quantile, with the others at their medians",
+}
+
+
+def images(sweep: Sweep) -> Section | None:
+    """Show images, reconstructions and traversals of the first seed of each setting."""
+    drawn = []
+    for setting in sweep.settings:
+        for run in (run for method in sweep.methods for run in sweep.of(setting, method)[:1]):
+            for name, words in PICTURES.items():
+                if (size := png_size(run.arrays.get(name))) is not None:
+                    alt = f"{run.run.method} on {setting}: {words}"
+                    source = f"data:image/png;base64,{run.arrays[name]}"
+                    picture = tag("img", src=source, alt=alt, width=size[0], height=size[1], class_="picture sheet")
+                    drawn.append(Panel(f"{setting}, {run.run.method}: {name}", picture))
+    if not drawn:
+        return None
+    lead = (
+        f"{'. '.join(f'{name.capitalize()}: {words}' for name, words in PICTURES.items())}. First seed of each method."
+    )
+    return Section("images", "Images", render("sheets.html", panels=drawn), lead)
+
+
+def png_size(text: Any) -> tuple[int, int] | None:
+    """Return width and height of a PNG in base64; None if the text is not one."""
+    try:
+        content = base64.b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        return None
+    if not content.startswith(PNG) or len(content) < 24:
+        return None
+    width, height = struct.unpack(">II", content[16:24])
+    return width, height
 
 
 # -- restarts ------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from identifiable import files
 from identifiable.errors import join_few
 from identifiable.experiments.recipe import QUICK, Recipe, Record
 from identifiable.experiments.summary import ROUNDING, per_run
-from identifiable.report.experiment_figures import correlations, panels, restarts
+from identifiable.report.experiment_figures import blocks, correlations, images, panels, restarts
 from identifiable.report.experiment_markdown import sweep_markdown
 from identifiable.report.experiment_tables import certificates, failures, glance, numbers, short, times
 from identifiable.report.html import Fact, Page, Section, render, to_the_minute
 from identifiable.report.sweep import Sweep, label_of
 
-PARTS = (short, glance, panels, numbers, correlations, restarts, times, certificates, failures)
+PARTS = (short, glance, panels, numbers, correlations, blocks, images, restarts, times, certificates, failures)
 
 
 def write_report(

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from identifiable.experiments import summary
 from identifiable.experiments.recipe import Recipe, Record
-from identifiable.experiments.summary import BEATS, BEATS_NOT, BETTER, SAME, WORSE, Kind, as_printed, kind_of
+from identifiable.experiments.summary import BEATS, BEATS_NOT, BETTER, KINDS, SAME, WORSE, Kind, as_printed, kind_of
 from identifiable.report.certificate_text import certificate_in_words
 from identifiable.report.html import Section, render
 from identifiable.report.svg import Scale, strip, strip_axis, tag
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 SIGNS = {BETTER: "▲", SAME: "=", WORSE: "▼"}
 MARKS = {BETTER: "better", SAME: "", WORSE: "worse"}
 PHRASES = {BETTER: "better than published", SAME: "as published", WORSE: "worse than published"}
-BANDS: dict[Kind, str] = {"method": "This library", "published": "Published", "baseline": "Trivial baselines"}
+BANDS: dict[Kind, str] = {
+    "method": "This library",
+    "published": "Published",
+    "reference": "Given the truth",
+    "baseline": "Trivial baselines",
+}
 FILTER, SWITCH = "Filter settings", "Hide baselines"
 DAGGER = "†"
 LOG_FROM = 20  # ratio of the longest to the shortest run time above which their scale is logarithmic
@@ -119,7 +124,7 @@ def comparison(sweep: Sweep, metric: str) -> Table:
     rows = []
     for i, setting in enumerate(sweep.settings):
         own = {(row["kind"], row["method"]): row for row in sweep.rows if row["setting"] == setting}
-        means = [row[f"{metric}_mean"] for (kind, _), row in own.items() if kind != "published"]
+        means = [row[f"{metric}_mean"] for (kind, _), row in own.items() if kind in ("method", "baseline")]
         best = max((m for m in means if math.isfinite(m)), key=lambda m: summary.goodness(m, metric), default=math.nan)
         entries = [_mean_entry(sweep, own.get(column), metric, digits, best) for column in methods]
         rows.append(Row([Entry(setting, float(i), "group"), *entries], setting))
@@ -205,8 +210,7 @@ def all_results(sweep: Sweep) -> Table:
         *(Column(label_of(metric), "number", falling=metric not in summary.LOWER) for metric in others),
         Column("seeds", "number"),
     ]
-    order = ("method", "published", "baseline")
-    ordered = sorted(sweep.rows, key=lambda row: (sweep.settings.index(row["setting"]), order.index(row["kind"])))
+    ordered = sorted(sweep.rows, key=lambda row: (sweep.settings.index(row["setting"]), KINDS.index(row["kind"])))
     rows = [_results_row(sweep, row, digits) for row in ordered]
     caption = "All metrics of every method on every setting, mean ± sd over seeds"
     return Table(caption, columns, rows, tall=True, filtered=FILTER, switch=SWITCH, sorted_by=0)

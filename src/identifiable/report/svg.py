@@ -3,8 +3,6 @@
 Colours come from the page's style (`.s0`, `.s1`, ...), so a drawing follows the light or dark scheme.
 """
 
-import base64
-import io
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,6 +11,8 @@ from typing import Any, Self
 import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import ArrayLike, NDArray
+
+from identifiable import files
 
 HEAT_PIXELS = 160  # of the longer side of a heat map
 POLYGONS: dict[str, tuple[tuple[float, float], ...]] = {  # corners, in units of a marker's size
@@ -148,7 +148,7 @@ class MarkStyle:
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one method; `tag` is "method", "baseline" or "published" (drawn dashed)."""
+    """Points of one method; `tag` is "method", "reference", "baseline" or "published" (drawn dashed)."""
 
     name: str
     look: MarkStyle
@@ -164,7 +164,9 @@ class Series:
     @property
     def css(self) -> str:
         """The classes that set its colour and dashes."""
-        return f"series {self.look.shade}" + {"published": " dashed", "baseline": " thin"}.get(self.tag, "")
+        return f"series {self.look.shade}" + {"published": " dashed", "baseline": " thin", "reference": " thin"}.get(
+            self.tag, ""
+        )
 
     def swatch(self) -> Markup:
         """Draw the series as it appears in a legend."""
@@ -292,10 +294,5 @@ def heat_map(table: ArrayLike, alt: str) -> Markup:
 
 def png(pixels: NDArray[np.floating[Any]], alt: str, css: str) -> Markup:
     """Embed pixels (height, width) or (height, width, 3), from 0 to 255, as an image with these classes."""
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    Image.fromarray(pixels.round().astype(np.uint8)).save(buffer, "PNG", optimize=True)
-    data = base64.b64encode(buffer.getvalue()).decode()
     height, width = pixels.shape[:2]
-    return tag("img", src=f"data:image/png;base64,{data}", alt=alt, width=width, height=height, class_=css)
+    return tag("img", src=f"data:image/png;base64,{files.png(pixels)}", alt=alt, width=width, height=height, class_=css)

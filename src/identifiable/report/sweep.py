@@ -8,7 +8,16 @@ from functools import cached_property
 from typing import Any
 
 from identifiable.experiments.recipe import Recipe, Record
-from identifiable.experiments.summary import Kind, as_printed, kind_of, latest, methods_of, settings_of, summarise
+from identifiable.experiments.summary import (
+    KINDS,
+    Kind,
+    as_printed,
+    kind_of,
+    latest,
+    methods_of,
+    settings_of,
+    summarise,
+)
 from identifiable.report.svg import MarkStyle, Scale
 
 ABBREVIATIONS = {"mcc": "MCC", "r2": "R²", "shd": "SHD", "nmi": "NMI", "ari": "ARI", "mse": "MSE", "delta": "Δ"}
@@ -79,8 +88,8 @@ class Sweep:
 
     @cached_property
     def methods(self) -> list[str]:
-        """The methods with a record, in order, baselines last."""
-        return sorted(methods_of(self.recipe, self.runs), key=lambda m: kind_of(m) == "baseline")
+        """The methods with a record, in order, references and baselines last."""
+        return sorted(methods_of(self.recipe, self.runs), key=lambda m: KINDS.index(kind_of(m)))
 
     @cached_property
     def published(self) -> list[str]:
@@ -89,10 +98,10 @@ class Sweep:
 
     @cached_property
     def columns(self) -> list[tuple[Kind, str]]:
-        """Kind and name of all methods: our own, the published ones, the baselines."""
+        """Kind and name of all methods: our own, the published ones, references, baselines."""
         own: list[tuple[Kind, str]] = [(kind_of(method), method) for method in self.methods]
         known: list[tuple[Kind, str]] = [*own, *(("published", method) for method in self.published)]
-        return sorted(known, key=lambda column: ("method", "published", "baseline").index(column[0]))
+        return sorted(known, key=lambda column: KINDS.index(column[0]))
 
     def means(self, metric: str) -> list[float]:
         """Return the means of a metric over seeds, one for each row."""
@@ -110,7 +119,7 @@ class Sweep:
         for i, method in enumerate(own):
             found["method", method] = MarkStyle(f"s{i % 8}", i)
         for i, method in enumerate(m for m in self.methods if m not in own):
-            found["baseline", method] = MarkStyle(f"b{i % 4}", i + len(own))
+            found[kind_of(method), method] = MarkStyle(f"b{i % 4}", i + len(own))
         for i, method in enumerate(self.published):
             found["published", method] = found.get(("method", as_printed(method)), MarkStyle(f"p{i % 4}", i))
         return found

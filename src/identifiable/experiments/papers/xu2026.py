@@ -5,7 +5,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from identifiable.experiments.recipe import BASELINES, Method, QuickOverrides, Recipe, Setting
+from identifiable.experiments.recipe import (
+    BASELINES,
+    IMAGE_BASELINES,
+    REFERENCES,
+    Method,
+    QuickOverrides,
+    Recipe,
+    Setting,
+)
 
 PAPER = "Xu, Lachapelle & Magliacane (AISTATS 2026)"
 ROWS = 20_000
@@ -23,13 +31,23 @@ SETTINGS = tuple(Setting(name, BASE | change) for name, change in CHANGES.items(
 PDGMM = {"PDGMM": Method("PDGMM")}
 TWO_STAGE = {"TwoStage": Method("TwoStage", {"n_restarts": 1}, fresh=True)}
 STAGE_1 = {"TwoStage, no stage 2": Method("TwoStage", {"n_restarts": 1, "sparse_steps": 0}, fresh=True)}
-ON_IMAGES = {k: BASELINES[k] for k in ("PCA", "FastICA", "SparseUnmixing")} | {"ImageUnmixing": Method("ImageUnmixing")}
-BLOCK_METRICS = ("block_r2", "worst_block", "leak", "blocks_right", "code_r2", "mixed_sparse", "mixed_ica")
+ON_IMAGES = IMAGE_BASELINES | {
+    "keypoints, FastICA": Method("IndependentComponents", before=Method("KeypointEncoder")),
+    "generic CNN": Method("SparseUnmixing", before=Method("ConvAutoencoder")),
+    "ImageUnmixing": Method("ImageUnmixing"),
+}
+BLOCK_METRICS = ("block_r2", "latent_r2", "worst_block", "leak", "blocks_right")
+OF_CODE = ("code_r2", "mixed_sparse", "mixed_ica")
 KEYPOINTS = (
-    "Linear methods see pixels at a quarter of their resolution. ImageUnmixing: keypoints, then SparseUnmixing. "
-    "code_r2: R² of the keypoints themselves. mixed_sparse and mixed_ica: R² after a random linear mixing of the "
-    "keypoints, undone by SparseUnmixing or FastICA. blocks_right: share of the fits whose blocks are the balls."
+    "PCA, FastICA and SparseUnmixing see pixels at a quarter of their resolution. Colour moments: first moments of 64 "
+    "random features of a pixel's colour, then PCA and SparseUnmixing. Generic CNN: ConvAutoencoder, then "
+    "SparseUnmixing. ImageUnmixing: keypoints, then SparseUnmixing. Positions known: the encoder of keypoints, trained "
+    "with the true positions. block_r2: R² of the position of a ball given its latents; latent_r2: R² of each latent "
+    "given the position of its ball. code_r2: R² of the keypoints themselves. mixed_sparse and mixed_ica: R² after a "
+    "random linear mixing of the keypoints, undone by SparseUnmixing or FastICA. blocks_right: share of the fits whose "
+    "blocks are the balls."
 )
+BALLS: dict[str, Any] = {"law": "balls", "rows": 5000}
 HARDER: dict[str, dict[str, Any]] = {
     "radii": {"radii": [0.06, 0.09, 0.12, 0.15]},
     "noise": {"noise": 0.05},
@@ -50,13 +68,15 @@ QUICK_TWO_STAGE: dict[str, Any] = {
     "dual_rate": 5e-4,
 }
 QUICK_PDGMM: dict[str, Any] = {"max_steps": 800, "extended": False}
-QUICK: dict[str, dict[str, Any]] = {
+QUICK: dict[str, dict[str, Any] | None] = {
     "PDGMM": QUICK_PDGMM,
     "TwoStage": QUICK_TWO_STAGE,
     "TwoStage, no stage 2": QUICK_TWO_STAGE | {"sparse_steps": 0},
     "GroupedSparse (groups known)": {"hidden": (10, 10), "max_steps": 300, "batch_size": 1024}
     | {"learning_rate": 1e-3, "dual_rate": 5e-4},
     "VaDE": {"pretrain_steps": 300, "max_steps": 300},
+    "generic CNN": None,
+    "positions known": {"max_steps": 200},
 }
 TWO_STAGE_NOTE = (
     "TwoStage is the published method at the published size on fresh rows, except for its stopping rule: the authors' "
@@ -91,6 +111,30 @@ _recipe = partial(
     smaller=_quick(),
 )
 _stage_2 = partial(_recipe, settings=(Setting("n=10", BASE),), metrics=("mcc", "r2"), notes=TWO_STAGE_NOTE)
+_on_images = partial(
+    _recipe,
+    experiment="blocks",
+    methods=ON_IMAGES | REFERENCES,
+    metrics=BLOCK_METRICS + OF_CODE,
+    seeds=5,
+    smaller=QuickOverrides(values=FEWER_IMAGES, params=QUICK),
+)
+
+
+def _balls(balls: int, table: str) -> Recipe:
+    """Return the recipe of so many balls, with the R² of each ball as published."""
+    return _on_images(
+        name=f"xu2026/balls-{balls}",
+        title=f"Images of {balls} balls",
+        source=f"{PAPER}, {table}",
+        question="Can the position of each ball be read from its two latents?",
+        settings=(Setting(f"balls={balls}", BALLS | {"balls": balls}),),
+        metrics=(*BLOCK_METRICS, *(f"ball_{i}" for i in range(1, balls + 1)), *OF_CODE),
+        notes="Published: the R² of each ball, ball_1 and so on; block_r2 is their mean. Here ball_1 is the rearmost; "
+        f"the order in the paper is not known. {KEYPOINTS}",
+    )
+
+
 RECIPES = (
     _recipe(
         name="xu2026/table1",
@@ -217,42 +261,22 @@ RECIPES = (
         "not known; those of `identifiable.causal` are used for true and recovered latents.",
         smaller=_quick("n=5", "n=10"),
     ),
-    _recipe(
-        name="xu2026/balls",
-        title="Images of balls",
-        source=f"{PAPER}, tables 13 to 15",
-        question="Can the position of each ball be read from its two latents?",
-        experiment="blocks",
-        settings=tuple(Setting(f"balls={b}", {"law": "balls", "rows": 5000, "balls": b}) for b in (2, 4, 6)),
-        methods=ON_IMAGES,
-        metrics=BLOCK_METRICS,
-        seeds=5,
-        axes=("balls",),
-        notes=f"Published: the mean over the balls of tables 13 to 15. {KEYPOINTS}",
-        smaller=QuickOverrides(settings=("balls=2",), values=FEWER_IMAGES, params=QUICK),
-    ),
-    _recipe(
+    *(_balls(*given) for given in ((2, "table 13"), (4, "table 14"), (6, "table 15"))),
+    _on_images(
         name="xu2026/balls-fine",
         title="Two balls whose coordinates are inactive separately",
         source=f"{PAPER}, table 16",
         question="Is every single coordinate recovered?",
-        settings=(Setting("balls=2", {"law": "balls", "rows": 5000, "balls": 2, "separately": True}),),
-        experiment="blocks",
-        methods=ON_IMAGES,
-        metrics=BLOCK_METRICS,
-        seeds=5,
+        settings=(Setting("balls=2", BALLS | {"balls": 2, "separately": True}),),
         notes=f"Published: the mean R² of the matched representations and coordinates. {KEYPOINTS}",
-        smaller=QuickOverrides(values=FEWER_IMAGES, params=QUICK),
     ),
-    _recipe(
+    _on_images(
         name="xu2026/balls-harder",
         title="Four balls in images that are harder",
         source=f"{PAPER}, appendix D.10, changed",
         question="What if balls differ in size, have the same colour, or are hard to see?",
-        experiment="blocks",
-        settings=tuple(Setting(k, {"law": "balls", "rows": 5000, "balls": 4} | change) for k, change in HARDER.items()),
-        methods=ON_IMAGES,
-        metrics=BLOCK_METRICS,
+        settings=tuple(Setting(name, BALLS | {"balls": 4} | change) for name, change in HARDER.items()),
+        seeds=3,
         notes=KEYPOINTS,
         smaller=QuickOverrides(settings=("noise",), values=FEWER_IMAGES, params=QUICK),
     ),
