@@ -150,7 +150,9 @@ def main() -> None:
     shares = ["PS", "PS if open checks hold", "stable", "mcc"]
     for keys in (["estimator", "identified", "kind", "rows"], ["estimator", "identified", "rows"]):
         table = results.groupby(keys, sort=False)[shares].mean().round(3)
-        print(table.assign(fits=results.groupby(keys, sort=False).size()).to_markdown(), "\n")
+        table = table.assign(fits=results.groupby(keys, sort=False).size()).reset_index()
+        lines = [table.columns, ["---"] * table.shape[1], *table.values]
+        print("\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines), "\n")
 
 
 if __name__ == "__main__":

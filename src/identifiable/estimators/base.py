@@ -196,9 +196,9 @@ class LatentModel(ParameterChecks, ClassNamePrefixFeaturesOutMixin, TransformerM
         kept = {k: v for k, v in sorted(own.items()) if k not in ("device", "verbose", "checkpoint", "random_state")}
         return f"{type(self).__name__} {kept!r}"
 
-    def _certified(self, found: Certificate, fit: Check | None = None) -> Certificate:
+    def _certified(self, found: Certificate, *fit: Check) -> Certificate:
         """Return the certificate of the learnt distribution, or none where restarts disagree or the model misfits."""
-        first = (self.stability_.check,) if fit is None else (fit, self.stability_.check)
+        first = (*fit, self.stability_.check)
         checks, verdicts = (*first, *found.checks), {check.verdict for check in first}
         if verdicts == {"holds"}:
             return replace(found, checks=checks)
