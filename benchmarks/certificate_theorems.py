@@ -31,36 +31,36 @@ class Groups(NamedTuple):
 
 
 def distinct(groups: int, rng: np.random.Generator) -> Groups:
-    """Variances that no two latents have in proportion, and means."""
+    """Draw variances that no two latents have in proportion, and means."""
     return Groups(3 * rng.normal(size=(groups, N)), rng.uniform(0.5, 3, size=(groups, N)))
 
 
 def variances(groups: int, rng: np.random.Generator) -> Groups:
-    """The same without means."""
+    """Draw the same without means."""
     return Groups(np.zeros((groups, N)), distinct(groups, rng).scales)
 
 
 def proportional(groups: int, rng: np.random.Generator) -> Groups:
-    """The scales of latents 0 and 1 are proportional; their means are, too, so that no moment separates them."""
+    """Make the scales of latents 0 and 1 proportional, without means."""
     means, scales = variances(groups, rng)
     scales[:, 1] = 2 * scales[:, 0]
     return Groups(means, scales)
 
 
 def proportional_apart(groups: int, rng: np.random.Generator) -> Groups:
-    """The scales of latents 0 and 1 are proportional, and all means differ."""
+    """Make the scales of latents 0 and 1 proportional; all means differ."""
     means, scales = distinct(groups, rng)
     scales[:, 1] = 2 * scales[:, 0]
     return Groups(means, scales)
 
 
 def means_only(groups: int, rng: np.random.Generator) -> Groups:
-    """Only the means differ between groups."""
+    """Let only the means differ between groups."""
     return Groups(3 * rng.normal(size=(groups, N)), np.ones((groups, N)))
 
 
 def one_gaussian(groups: int, rng: np.random.Generator) -> Groups:
-    """No group differs from another."""
+    """Let no group differ from another."""
     return Groups(np.zeros((groups, N)), np.ones((groups, N)))
 
 

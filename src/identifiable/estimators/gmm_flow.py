@@ -198,7 +198,8 @@ class GMMFlow(TrainedModel):
     def certificate_(self) -> Certificate:
         """What is identified for this fit, and why, given that the mixing is piecewise affine.
 
-        Only a leaky flow is piecewise affine, up to the rounding of its bends; others get no level. The components are certified with full covariances, whether or not the model restricts them to be diagonal.
+        Only a leaky flow is piecewise affine, up to the rounding of its bends; others get no level. The components are
+        certified with full covariances, whether or not the model restricts them to be diagonal.
         """
         check_is_fitted(self)
         piecewise = True if self.flow == "leaky" else None  # the other flows are smooth

@@ -8,9 +8,9 @@ Objective, the evidence lower bound (eq. 8):
 
     L = E_q(z|x,u) [log p(x | z)] - KL(q(z | x, u) || p(z | u)).
 
-Theorem 4 (AISTATS numbering) requires that q can be the true posterior, p(z | x, u) ∝ p(x | z) p(z | u). Here the encoder represents the
-first factor, a Gaussian in z with mean m(x) and covariance C(x). Each latent is then shrunk towards its prior (for
-Laplace, a Gaussian of equal moments) according to the two precisions,
+Theorem 4 (numbered as published at AISTATS) requires that q can be the true posterior, p(z | x, u) ∝ p(x | z) p(z | u).
+Here the encoder represents the first factor, a Gaussian in z with mean m(x) and covariance C(x). Each latent is then
+shrunk towards its prior (for Laplace, a Gaussian of equal moments) according to the two precisions,
 
     E z_i = m_ui + g_i (m_i(x) - m_ui),      Cov z = √g C(x) √g,      g_i = s_ui² / (s_ui² + C_ii(x)),
 

@@ -64,7 +64,7 @@ class SegmentUnmixing(AffineModel):
         standard errors. Pairs below √(2n) + 1, about the largest value by chance, form `blocks_`.
     blocks_ : groups of latents that are not separated from each other; only their span is found. () if all are.
     correlations_, dependence_ : `Correlations` of the latents, and of their sizes, within groups.
-    stability_, fit_status_, certificate_ : agreement between restarts; what is identified for an affine mixing, and why.
+    stability_, fit_status_, certificate_ : agreement between restarts; what is identified for an affine mixing.
 
     Examples
     --------

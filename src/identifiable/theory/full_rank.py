@@ -54,7 +54,7 @@ COMBINATIONS = 8  # of covariances, whose eigenvectors are tried as other coordi
 
 _KIVVA = "(Kivva et al. 2022)"
 PREMISES = {
-    affine: f"the true mixing is {kind} and injective, and the latents are independent within components"
+    affine: f"the true mixing is {kind} and injective, and latents are independent within components"
     for affine, kind in ((False, "piecewise affine"), (True, "affine"))
 }
 _P3 = "the components are all states of hidden variables, of which none moves only latents of another"
@@ -107,7 +107,7 @@ def certify(
     Guarantee: The representation with independent latents in every component recovers every latent up to order, sign,
     scale and shift, because the variances of the components separate them.
       Level: PS, by Theorem 3.2b (Kivva et al. 2022), and f by Theorem 3.2c.
-      Provided that the true mixing is piecewise affine and injective, and the latents are independent within components.
+      Provided that the true mixing is piecewise affine and injective, and latents are independent within components.
     Checks:
       P1 holds: Every component varies in all 2 directions.
       F1 holds: f has 2 affine layers, with piecewise linear activations between them.
@@ -272,7 +272,9 @@ def _as_given(injective: bool | None, *, affine: bool) -> tuple[Check, ...]:
 def _check_factorial(case: _Case) -> Check:
     found = _dependence(case.covariances, case)
     if found.verdict == "fails" and len(case.names) > 1 and _least_dependence(case) == "holds":
-        found = replace(found, sentence=f"{found.sentence} In other coordinates they are: FactorialUnmixing finds them.")
+        found = replace(
+            found, sentence=f"{found.sentence} In other coordinates they are: FactorialUnmixing finds them."
+        )
     return found
 
 

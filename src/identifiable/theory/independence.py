@@ -5,17 +5,17 @@ Let :math:`r_g` be the correlation of two quantities in group g, with :math:`\nu
 .. math:: \rho^2 = \sum_g \nu_g \rho_g^2 / \sum_g \nu_g, \quad
     Q = \sum_g \nu_g \, \mathrm{artanh}(r_g)^2 \approx \chi'^2_G(\rho^2 \sum_g \nu_g)
 
-so :math:`\rho` is the root mean square over rows. That a test does not see a correlation is no proof that there is none.
-So independence holds if :math:`\rho \ge \delta` is rejected for every pair, fails if :math:`\rho \le \delta` is rejected
-for some pair, or :math:`|\rho_g| \le \delta` for some pair and group, and is inconclusive otherwise. Under independence
+so :math:`\rho` is the root mean square over rows. That a test does not see a correlation is no proof that there is
+none. So independence holds if :math:`\rho \ge \delta` is rejected for every pair, fails if :math:`\rho \le \delta` is
+rejected for some pair, or :math:`|\rho_g| \le \delta` for some pair and group, and is inconclusive otherwise. Under independence
 this does not depend on the distributions of the latents. The map to the latents was fitted to the same rows; its two
 entries for each pair take up to two of the G degrees of freedom, which is allowed for. Two groups it can always make
 uncorrelated, so that two show nothing.
 
 **Goodness of fit.** Latents of a wrong model can be uncorrelated and still depend on each other. So the correlations of
 :math:`|z_s|` with :math:`|z_t|` and with :math:`z_t` are tested in the same way, for z about its mean in the group. On
-rows of a tanh mixing, of which the best affine map has MCC .89 to .93, the largest of them is .31 to .35, on rows of an
-affine mixing .02 (seeds 0 and 1, 10,000 rows).
+rows of a tanh mixing of three layers, which `SegmentUnmixing` undoes with MCC .89, the largest is .77 with 1000 rows
+and .83 with 10,000 (`make_segments`, 3 latents, 10 segments, seed 0).
 """
 
 from dataclasses import dataclass
@@ -140,7 +140,9 @@ def check_independence(found: Correlations, *, groups: str = "component", name: 
         which = f"Latents {s} and {t} have correlation {rms[pair]:.2g} within {groups}s (root mean square over rows)"
         return Check(name, statement, float(rms[pair]), size, "fails", f"{which}, so they are not independent there.")
     if G <= 2:
-        sentence = f"A linear map makes latents uncorrelated in any {G} {groups}s: whether they are independent is open."
+        sentence = (
+            f"A linear map makes latents uncorrelated in any {G} {groups}s: whether they are independent is open."
+        )
         return Check(name, statement, float(rms[worst]), size, "inconclusive", sentence)
     if found.excluded(size).all():
         sentence = f"Within {groups}s, correlations beyond {size} (root mean square over rows) are excluded."
@@ -167,8 +169,8 @@ def check_fit(found: Correlations | None, groups: str = "group") -> Check:
         "fails": f"The size of latent {s} depends on latent {t} within {groups}s (correlation {rms[worst]:.2g}, beyond "
         f"{small}): the model does not describe the data.",
         "holds": f"Within {groups}s, the size of no latent depends on another by a correlation of {gross} or more.",
-        "inconclusive": f"{found.counts.sum():.0f} rows do not exclude that the size of latent {s} depends on latent {t} "
-        f"within {groups}s.",
+        "inconclusive": f"{found.counts.sum():.0f} rows do not exclude that the size of latent {s} depends on latent "
+        f"{t} within {groups}s.",
     }[verdict]
     remedy = _remedy(float(rms[worst]), len(found.counts), float(found.counts.sum()), len(rms), gross)
     return Check(

@@ -23,7 +23,9 @@ from identifiable.theory.partitions import blocks_of, linked
 from identifiable.theory.thresholds import THRESHOLDS
 
 THEOREM = "joint diagonalisation (Pham & Cardoso 2001)"
-_UP_TO_ORDER = "every latent is recovered up to order, sign, scale and shift, because u changes their variances differently"
+_UP_TO_ORDER = (
+    "every latent is recovered up to order, sign, scale and shift, because u changes their variances differently"
+)
 _GROUPS = "groups of latents are recovered; within a group the variances were not shown to change differently with u"
 PREMISE = "the true mixing is affine and injective, and the latents are independent given u"
 
@@ -89,7 +91,9 @@ def _check_ratios(separation: Array, distinct: BoolArray, groups: int) -> Check:
     least = float(separation[s, t])
     size = f"they differ from proportional by {least:.2g} standard errors, and {threshold:.2g} would show it"
     if distinct[above].all():
-        sentence = f"No two latents have proportional variances: all pairs differ by {least:.2g} standard errors or more."
+        sentence = (
+            f"No two latents have proportional variances: all pairs differ by {least:.2g} standard errors or more."
+        )
         return Check(name, statement, least, threshold, "holds", sentence)
     sentence = f"The variances of latents {s} and {t} may be proportional over u: {size}."
     remedy = "More rows or more values of u could show a smaller difference."

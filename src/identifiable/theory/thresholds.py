@@ -28,10 +28,10 @@ class Thresholds:
     # divided by the number of pairs or components it looks at.
     error_level: float = 0.05
     # Latents count as independent within components and segments if correlations beyond this size, root mean square
-    # over the rows, are excluded. A latent that contains another with this weight has correlation .99 with the true one.
+    # over the rows, are excluded. A latent that contains another with this weight has correlation .99 with the truth.
     excluded_correlation: float = 0.15
     # Goodness of fit: correlations of the sizes of latents, within components and segments, that must be excluded. Half
-    # of it must not be shown. Bent data have .3 and more at MCC .93, rows of an affine mixing .02 (see `independence`).
+    # of it must not be shown. A tanh mixing that a linear method undoes with MCC .89 has .8 (see `independence`).
     gross_dependence: float = 0.3
     # A singular value of a layer below this share of the largest counts as zero: single-precision weights carry
     # relative errors of 6e-8.
