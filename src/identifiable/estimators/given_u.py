@@ -237,7 +237,7 @@ class GivenU(LatentModel):
 
     def _set_conditional_prior(self, z: FloatArray, data: Split) -> None:
         """Estimate the distribution of latents z of the training rows given the groups of u, for the certificate."""
-        codes, z = self.auxiliary_.codes(data.u_train), z.astype(np.float64)
+        codes, z = self.auxiliary_.codes(data.u_train), cast(Array, z.astype(np.float64))
         enough = np.bincount(codes, minlength=self.auxiliary_.n_groups)[codes] >= FEWEST_ROWS
         self.conditional_prior_, self.dependence_ = None, Correlations.of_groups(z, codes)
         if enough.any() and (z[enough].std(0) > 0).all():

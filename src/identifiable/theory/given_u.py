@@ -15,12 +15,12 @@ with the same p(x | u): primes mark it.
 :math:`|z_i - m_i| = a |z'_j - m'_j|`. z' to z is continuous, so on each side of :math:`z'_j = m'_j` the sign is one,
 and injective, so the two signs differ: order, sign and scale, no shift. This is PS.
 
-**From A to z, k = 2.** For T = (z, z²) Theorem 2 asks for a smooth f; the form of A needs none of it. z'
-fills an open set, on which z_i is a polynomial, :math:`z_i = \sum_j a_{ij} z'_j + b_{ij} z'^2_j + c_i`, and so is its
-square, without cross terms and of degree 2. The coefficient of :math:`z'^4_j` in the square is :math:`b_{ij}^2`, so b = 0; that of :math:`z'_j z'_k` is
-then :math:`2 a_{ij} a_{ik}`, so one a_ij at most is not 0. A is invertible, so one is, and the j of different i differ.
-This is PS, with a shift. That b = 0, by the terms of degree 4, is known (Kivva et al. 2022, Proposition G.2; Sorrenson
-et al. 2020); the argument by cross terms is ours.
+**From A to z, k = 2.** For T = (z, z²) Theorem 2 asks for a smooth f; the form of A needs none of it. z' fills an open
+set, on which z_i is a polynomial, :math:`z_i = \sum_j a_{ij} z'_j + b_{ij} z'^2_j + c_i`, and so is its square, without
+cross terms and of degree 2. The coefficient of :math:`z'^4_j` in the square is :math:`b_{ij}^2`, so b = 0; that of
+:math:`z'_j z'_k` is then :math:`2 a_{ij} a_{ik}`, so one a_ij at most is not 0. A is invertible, so one is, and the j
+of different i differ. This is PS, with a shift. That b = 0, by the terms of degree 4, is known (Kivva et al. 2022,
+Proposition G.2; Sorrenson et al. 2020); the argument by cross terms is ours.
 
 **Means alone.** For T = z nothing more follows: a rotation of latents of equal variance gives another such prior.
 

@@ -5,9 +5,9 @@ Let :math:`r_g` be the correlation of two quantities in group g, with :math:`\nu
 .. math:: \rho^2 = \sum_g \nu_g \rho_g^2 / \sum_g \nu_g, \quad
     Q = \sum_g \nu_g \, \mathrm{artanh}(r_g)^2 \approx \chi'^2_G(\rho^2 \sum_g \nu_g)
 
-so :math:`\rho` is the root mean square over rows. That a test does not see a correlation is no proof that there is
-none. So independence holds if :math:`\rho \ge \delta` is rejected for every pair, fails if :math:`\rho \le \delta` is
-rejected for some pair, or :math:`|\rho_g| \le \delta` for some pair and group, and is inconclusive otherwise. Under independence
+so :math:`\rho` is the root mean square over rows. A correlation that a test does not see may exist all the same. So
+independence holds if :math:`\rho \ge \delta` is rejected for every pair, fails if :math:`\rho \le \delta` is rejected
+for some pair, or :math:`|\rho_g| \le \delta` for some pair and group, and is inconclusive otherwise. Under independence
 this does not depend on the distributions of the latents. The map to the latents was fitted to the same rows; its two
 entries for each pair take up to two of the G degrees of freedom, which is allowed for. Two groups it can always make
 uncorrelated, so that two show nothing.

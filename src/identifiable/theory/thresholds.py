@@ -28,7 +28,8 @@ class Thresholds:
     # divided by the number of pairs or components it looks at.
     error_level: float = 0.05
     # Latents count as independent within components and segments if correlations beyond this size, root mean square
-    # over the rows, are excluded. A latent that contains another with this weight has correlation .99 with the truth.
+    # over the rows, are excluded. A latent that contains another with this weight still has correlation .99 with the
+    # one it stands for.
     excluded_correlation: float = 0.15
     # Goodness of fit: correlations of the sizes of latents, within components and segments, that must be excluded. Half
     # of it must not be shown. A tanh mixing that a linear method undoes with MCC .89 has .8 (see `independence`).
