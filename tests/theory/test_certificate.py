@@ -73,7 +73,7 @@ def test_the_second_level_accepts_inconclusive_checks():
 
 @pytest.mark.parametrize(
     ("injective", "verdict", "word"),
-    [(True, "holds", "Given"), (False, "fails", "not"), (None, "inconclusive", "Assumed")],
+    [(True, "holds", "Given"), (False, "fails", "not"), (None, "inconclusive", "Not known")],
 )
 def test_mixing_is_given_or_assumed(injective, verdict, word):
     check = check_mixing("injective", injective)

@@ -226,7 +226,7 @@ def check_mixing(description: str, injective: bool | None) -> Check:
     sentence = {
         "holds": f"Given: the mixing is {description}.",
         "fails": f"Given: the mixing is not {description}. The theorems do not apply.",
-        "inconclusive": f"Assumed: the mixing is {description}.",
+        "inconclusive": f"Not known: nothing shows that the mixing is {description}.",
     }[verdict]
     return Check("mixing", f"f is {description}", None, None, verdict, sentence)
 
