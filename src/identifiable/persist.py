@@ -34,13 +34,14 @@ from identifiable.estimators.base import LatentModel, resolve_device
 from identifiable.estimators.sparse_unmixing import Masks
 from identifiable.nets import ConvNet, Dense, ResNet
 from identifiable.nets.grid import GridNet
+from identifiable.theory.independence import Correlations
 from identifiable.training import History
 
 _RESULTS: dict[str, Any] = {
     c.__name__: c
     for c in (
         *(Auxiliary, ConditionalPrior, ConvNet, Coordinates, Dense, Directions, GridNet, History, Masks),
-        *(Mixture, Pixels, ResNet, Stability, Candidate, LatentReport, Units),
+        *(Mixture, Pixels, ResNet, Stability, Candidate, Correlations, LatentReport, Units),
     )
 }  # the small typed values an estimator may hold
 

@@ -114,3 +114,29 @@ def test_bad_parameters(options, words):
     x = np.random.default_rng(0).normal(size=(200, 3))
     with pytest.raises(ValueError, match=words):
         FactorialUnmixing(**options).fit(x)
+
+
+def test_bent_data_get_no_level():
+    """x = (z_0, z_1 + z_0², z_2): no affine map makes these independent within components."""
+    rng = np.random.default_rng(3)
+    mixture = Mixture([0.4, 0.3, 0.3], 3 * rng.normal(size=(3, 3)), rng.uniform(0.3, 2, size=(3, 3)))
+    z = mixture.sample(6000, rng)[0]
+    bent = z + np.c_[np.zeros(6000), z[:, 0] ** 2, np.zeros(6000)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecoveryWarning)
+        certificate = FactorialUnmixing(n_components=3, n_restarts=2, random_state=0).fit(bent).certificate_
+    assert certificate.level == Level.NONE
+    assert certificate["fit"].verdict == "fails"
+
+
+def test_two_components_in_one_hide_proportional_variances():
+    """Together two components with proportional variances have some that are not; they must be noticed."""
+    rng = np.random.default_rng(101)
+    scales = np.array([[1.7, 3.4, 2.8], [1.9, 3.8, 1.4], [2.1, 4.2, 1.8], [1.4, 2.8, 1.1]])
+    means = np.array([[-2.4, -6.1, 1.9], [2.2, -1.1, 1.2], [5.1, 3.1, 2.1], [2.0, -2.5, 2.9]])
+    x = Mixture(np.full(4, 0.25), means, scales**2).sample(10_000, rng)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RecoveryWarning)
+        certificate = FactorialUnmixing(n_components=3, n_restarts=2, random_state=0).fit(x).certificate_
+    assert certificate["components"].verdict == "inconclusive"
+    assert certificate.level == Level.NONE

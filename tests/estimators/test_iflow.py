@@ -234,7 +234,7 @@ def test_changing_variances_are_certified(segments):
 
 def test_on_a_surface_the_noise_across_it_is_assumed(surface):
     certificate = surface[3].certificate_
-    assert certificate.level == Level.PS
+    assert (certificate.level, certificate.if_undecided_hold) == (Level.NONE, Level.PS)
     assert certificate["1.i"].verdict == "inconclusive"
 
 

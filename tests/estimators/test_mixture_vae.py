@@ -11,9 +11,10 @@ from autoencoder_helpers import QUICK, expected_log_joint, initialised, rand
 from identifiable import MFCVAE, DataError, GMMFlow, Level, Mixture, VaDE
 from identifiable.agreement.stability import Stability
 from identifiable.data import load_digits
+from identifiable.distributions.mixture import product_of
 from identifiable.estimators import mixture_vae
 from identifiable.estimators.autoencoder import Posterior
-from identifiable.estimators.mixture_vae import BOUNDS, STARTS, _product
+from identifiable.estimators.mixture_vae import BOUNDS, STARTS
 from identifiable.metrics import clustering_accuracy
 from identifiable.nets import Dense
 from identifiable.theory import full_rank
@@ -99,10 +100,10 @@ def test_the_prior_is_the_product_of_the_mixtures_of_the_facets(g):
         rows = z[r].numpy()
         expected = density(facets[0], rows[:, :2]) * density(facets[1], rows[:, 2:])
         np.testing.assert_allclose(found[r], np.log(expected))
-        joint = _product(facets)
+        joint = product_of(facets)
         assert len(joint.weights) == 12
         np.testing.assert_allclose(density(joint, rows), expected)
-    three = _product((*facets, Mixture([0.3, 0.7], [[0.0], [1.0]], [[1.0], [2.0]])))
+    three = product_of((*facets, Mixture([0.3, 0.7], [[0.0], [1.0]], [[1.0], [2.0]])))
     assert three.weights.sum() == pytest.approx(1)
     assert three.means.shape == (24, 6)
 

@@ -1,16 +1,23 @@
-"""Theorems 1 and 2 of Khemakhem et al. (2020) against known answers: priors made by hand, the simulator, samples."""
+"""Theorems 1 and 3 of Khemakhem et al. (2020) against known answers: priors made by hand, the simulator, samples."""
 
 import numpy as np
 import pytest
 
-from identifiable import ConditionalPrior, certify
+from identifiable import ConditionalPrior
+from identifiable import certify as certify_any
 from identifiable.data import make_segments, make_tcl
 from identifiable.errors import DataError
 from identifiable.theory import Level
 from theory.decoder_examples import verdicts as of_checks
 
 SEEDS = range(3)
+OPEN = ("gaussian-unknown", "bernoulli", "categorical", None)  # noise that need not have a known distribution
 FAMILIES = ["variance", "gaussian", "laplace", "mean"]
+
+
+def certify(prior, **options):
+    """Certify a prior behind an injective mixing without noise, unless the options say otherwise."""
+    return certify_any(prior, **{"injective": True, "observation": "none"} | options)
 
 
 def verdicts(certificate):
@@ -60,9 +67,9 @@ def test_forty_segments_are_ps(seed):
     prior = simulated(make_segments(40, random_state=seed), "variance")
     certificate = certify(prior, injective=True, observation="none")
     assert certificate.level == certificate.if_undecided_hold == Level.PS
-    assert certificate.theorem == "Theorem 2 (Khemakhem et al. 2020)"
+    assert certificate.theorem == "Theorem 3 (Khemakhem et al. 2020)"
     assert set(verdicts(certificate).values()) == {"holds"}
-    assert list(verdicts(certificate)) == ["mixing", "1.i", "1.ii", "family", "values", "1.iii", "2.i", "2.ii"]
+    assert list(verdicts(certificate)) == ["mixing", "1.i", "1.ii", "family", "values", "1.iii", "3.i", "3.ii"]
     assert certificate.blocks == certificate.pure == ((0,), (1,), (2,), (3,), (4,))
     assert certificate.standard
     assert not certificate.estimated
@@ -74,7 +81,7 @@ def test_changing_means_and_variances_are_ps_by_the_form_of_a(make, seed):
     certificate = certify(simulated(make(40, random_state=seed), "gaussian"))
     assert certificate.level == Level.PS
     assert certificate.theorem == "Theorem 1 (Khemakhem et al. 2020) and the form of its A"
-    assert certificate["2.i"].verdict == "fails"
+    assert certificate["3.i"].verdict == "fails"
     np.testing.assert_array_equal(certificate.shift, np.zeros(5))
 
 
@@ -86,7 +93,7 @@ def test_means_alone_are_at_and_no_more():
     assert first.level == other.level == first.if_undecided_hold == Level.AT
     assert first.theorem == "Theorem 1 (Khemakhem et al. 2020)"
     assert first.blocks == ((0, 1, 2),)
-    assert first["2.ii"].verdict == "fails"
+    assert first["3.ii"].verdict == "fails"
     assert other["1.iii"].statistic == pytest.approx(first["1.iii"].statistic, rel=1e-6)
 
 
@@ -146,7 +153,7 @@ def test_constant_means_leave_ps_by_the_variances():
     means, scales = parameters(np.random.default_rng(0), "variance", G=8)  # too few for k = 2
     certificate = certify(ConditionalPrior("gaussian", means, scales))
     assert certificate.level == Level.PS
-    assert certificate.theorem == "Theorem 2 (Khemakhem et al. 2020)"
+    assert certificate.theorem == "Theorem 3 (Khemakhem et al. 2020)"
     assert certificate["family"].sentence.endswith("only the variances change.")
     np.testing.assert_allclose(certificate.shift, means[0])
     assert certificate["1.iii"].statistic == certify(ConditionalPrior("variance", means, scales))["1.iii"].statistic
@@ -258,11 +265,29 @@ def test_mixing_and_noise_are_given_or_assumed():
     prior = ConditionalPrior("variance", *parameters(np.random.default_rng(0)))
     unknown, known, wrong = (certify(prior, injective=injective) for injective in (None, True, False))
     assert [c["mixing"].verdict for c in (unknown, known, wrong)] == ["inconclusive", "holds", "fails"]
-    assert [c.level for c in (unknown, known, wrong)] == [Level.PS, Level.PS, Level.NONE]
+    assert [c.level for c in (unknown, known, wrong)] == [Level.NONE, Level.PS, Level.NONE]
+    assert unknown.if_undecided_hold == Level.PS
+    assert known.premises
     assert wrong.if_undecided_hold == Level.NONE
     assert wrong.blocks == ()
-    noise = [certify(prior, observation=word)["1.i"] for word in ("gaussian", "none", "bernoulli", "categorical", None)]
-    assert [check.verdict for check in noise] == ["holds", "holds", "inconclusive", "inconclusive", "inconclusive"]
-    assert certify(prior, observation="bernoulli").level == Level.PS
+    noise = [certify(prior, observation=word)["1.i"] for word in ("gaussian", "none", *OPEN)]
+    assert [check.verdict for check in noise] == ["holds", "holds", *["inconclusive"] * len(OPEN)]
+    for word in OPEN:
+        certificate = certify(prior, observation=word)
+        assert (certificate.level, certificate.if_undecided_hold) == (Level.NONE, Level.PS)
     with pytest.raises(DataError, match="observation"):
         certify(prior, observation="poisson")
+
+
+def test_unknown_noise_in_as_many_columns_as_latents_is_not_identified():
+    """Two priors that are not related by order, sign and scale give one distribution of x, each with its own noise."""
+    rng = np.random.default_rng(0)
+    variances, f = rng.uniform(1, 4, size=(8, 3)), np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    pairs = [(variances, 1.0), (variances + 0.5, 0.5)]
+    of_x = [f @ (v[:, :, None] * f.T) + noise * np.eye(3) for v, noise in pairs]
+    np.testing.assert_allclose(*of_x)
+    assert np.ptp(variances / (variances + 0.5), axis=0).min() > 0.05
+    for v, _ in pairs:
+        prior = ConditionalPrior("variance", np.zeros((8, 3)), np.sqrt(v))
+        assert certify(prior, observation="gaussian-unknown").level == Level.NONE
+        assert certify(prior, observation="gaussian").level == Level.PS

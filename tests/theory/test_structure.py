@@ -280,7 +280,7 @@ def test_differences_within_a_factor_three_of_the_threshold_are_inconclusive(siz
     """Latent 1 shows U_2. Latent 0 shows U_1 and, if it separates components 0 and 1 or 2 and 3, U_2 as well."""
     rows, w = 40_000, 0.25
     # The root of a chi-square with 2 degrees of freedom; 6 pairs, 2 latents.
-    threshold = np.sqrt(2 * np.log(12 / 0.001))
+    threshold = np.sqrt(2 * np.log(12 / 0.05))
     means, deviations = np.array([[0, 0, 5, 5], [0, 4, 0, 4.0]]), np.ones((2, 4))
     if part == "mean":
         means[0, [1, 3]] += size * threshold * np.sqrt(2 / (rows * w))
@@ -310,7 +310,7 @@ def test_small_differences_in_an_exact_mixture_are_inconclusive():
 
 def test_equality_in_a_chain_is_inconclusive():
     """Component 2 has few rows and is close to both 0 and 1, which are far from each other."""
-    mixture = by_means([[0, 0.6, 0.3]], [0.495, 0.495, 0.01])
+    mixture = by_means([[0, 0.5, 0.25]], [0.495, 0.495, 0.01])
     refused(structure_of(mixture, rows=10_000), "inconclusive", "components 0 and 1", "link")
 
 
@@ -323,7 +323,7 @@ def test_with_few_rows_a_failure_of_p3_is_inconclusive():
         found = structure_of(mixture, rows=10_000)
         refused(found, "inconclusive", words, "10000 rows")
     refused(structure_of(missing, rows=10_000, tolerance=0.2), "fails", "none with U_1")
-    unseen = np.sqrt(2 * np.log(20 / 0.001) / 2000)  # of a log deviation; 2 latents, 10 pairs, 2000 rows each
+    unseen = np.sqrt(2 * np.log(20 / 0.05) / 2000)  # of a log deviation; 2 latents, 10 pairs, 2000 rows each
     assert f"up to {unseen:.2g} standard deviations" in found.reason
 
 

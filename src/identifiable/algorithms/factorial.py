@@ -106,6 +106,13 @@ class FactorialMixture:
                 attempt, other, idle = other, attempt, idle + 1
         return model
 
+    def split_gain(self, y: Array, *, max_iter: int, tol: float) -> float:
+        """Return twice the gain of the log-likelihood of rows y (N, n) if one component is split in two."""
+        most = len(self.weights) + SPLITS
+        splits = [split.improved(y, max_iter=max_iter, tol=tol).score for split in _split(self, y, most)]
+        before = self.improved(y, max_iter=max_iter, tol=tol).score
+        return 2 * len(y) * max(0.0, max(splits, default=before) - before)
+
     def effective_rows(self, y: Array) -> Array:
         """Return the effective number of rows y (N, n) of each component (J,): Σ_i r_ij², fewer than Σ_i r_ij.
 

@@ -18,7 +18,7 @@ from identifiable.agreement.stability import THRESHOLDS, Stability
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.arrays import FloatArray, is_integer, is_real
 from identifiable.errors import DataError, FitFailedError, join_few, warn_recovery
-from identifiable.theory import Certificate, Level
+from identifiable.theory import Certificate, Check, Level
 
 LARGEST = np.float64(1e100)  # up to this size, sums of squares do not overflow
 SMALLEST = 1e-100  # from this size on, squares of standard deviations do not vanish
@@ -196,13 +196,13 @@ class LatentModel(ParameterChecks, ClassNamePrefixFeaturesOutMixin, TransformerM
         kept = {k: v for k, v in sorted(own.items()) if k not in ("device", "verbose", "checkpoint", "random_state")}
         return f"{type(self).__name__} {kept!r}"
 
-    def _certified(self, found: Certificate) -> Certificate:
-        """Return the certificate of the learnt distribution, or none where restarts disagree."""
-        agree = self.stability_.check
-        checks = (agree, *found.checks)
-        if agree.verdict == "holds":
+    def _certified(self, found: Certificate, *fit: Check) -> Certificate:
+        """Return the certificate of the learnt distribution, or none where restarts disagree or the model misfits."""
+        first = (*fit, self.stability_.check)
+        checks, verdicts = (*first, *found.checks), {check.verdict for check in first}
+        if verdicts == {"holds"}:
             return replace(found, checks=checks)
-        if_undecided_hold = Level.NONE if agree.verdict == "fails" else found.if_undecided_hold
+        if_undecided_hold = Level.NONE if "fails" in verdicts else found.if_undecided_hold
         return Certificate.nothing(*checks, if_undecided_hold=if_undecided_hold)
 
     def _compare_restarts(self, latents: NDArray[Any], stability: Stability | None = None) -> int:

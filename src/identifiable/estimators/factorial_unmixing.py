@@ -39,6 +39,7 @@ from identifiable.arrays import Array, FloatArray, is_real
 from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.affine import AffineModel
 from identifiable.theory import Certificate, Structure, certify, structure_of
+from identifiable.theory.independence import Correlations, check_components, check_fit
 
 CHOICE_ROWS = 20_000  # rows on which the number of components is selected
 
@@ -74,6 +75,8 @@ class FactorialUnmixing(AffineModel):
         noise.
     covariances_ : (J, n, n) unrestricted covariances of the latents in each component, which the certificate tests.
     noise_ : (n, n) covariance of the noise in the latents.
+    split_gain_ : twice the log-likelihood that one more component gains.
+    dependence_ : `Correlations` of the sizes of latents within components.
     effective_rows_ : (J,) effective number of rows of each component; fewer if components overlap.
     n_iter_ : steps of EM on all rows.
     resolved_, blocks_ : how clearly two latents are separated, and groups that are not; see `DiagonalBasis`.
@@ -129,6 +132,7 @@ class FactorialUnmixing(AffineModel):
         ended = [one.improved(white, max_iter=self.max_iter, tol=self.tol) for one in found]
         best = max(ended, key=lambda one: one.score)
         self.n_iter_ = best.n_iter
+        self.split_gain_ = best.model.split_gain(white, max_iter=self.max_iter, tol=self.tol)
         self._set_fit(best.model, white, noise, coordinates)
         return self
 
@@ -163,7 +167,9 @@ class FactorialUnmixing(AffineModel):
         """What is identified, given that the mixing is affine, and why."""
         check_is_fitted(self)
         free = Mixture(self.mixture_.weights, self.mixture_.means, self.covariances_)
-        return self._certified(certify(free, estimated=True, affine=True, rows=round(self.effective_rows_.sum())))
+        fit = check_fit(getattr(self, "dependence_", None), "component")
+        enough = check_components(getattr(self, "split_gain_", None), self._n_features_out, len(free.weights))
+        return self._certified(certify(free, injective=True, affine=True, rows=self.effective_rows_), fit, enough)
 
     # -- the fit --------------------------------------------------------------------
 
@@ -209,6 +215,8 @@ class FactorialUnmixing(AffineModel):
             ended = ties.moved(W, order)
             self.mixture_, self.ties_ = ended.model.mixture, ended.groups
         self.noise_, self.effective_rows_ = W @ noise @ W.T, found.effective_rows(white)[order]
+        joint = self._noisy_mixture().log_joint(white @ W.T)
+        self.dependence_ = Correlations.of_sizes(white @ W.T, np.exp(joint - log_sum_exp(joint)[:, None]))
         self.resolved_, self.blocks_ = judged.resolved, judged.blocks
         self._set_map(W / coordinates.sd, coordinates)
         self._warn_of_blocks("their variances are proportional over the components")

@@ -31,6 +31,7 @@ from identifiable.estimators.segment_unmixing import SegmentUnmixing
 from identifiable.estimators.trained import Split
 from identifiable.nets import MLP
 from identifiable.theory import Certificate, Check, certify
+from identifiable.theory.independence import Correlations, check_fit
 
 FAMILIES: tuple[Family, ...] = ("variance", "gaussian", "laplace")
 LEAST_SCALE, MOST_SCALE = math.log(1e-3), math.log(1e3)  # of a latent given u, beside its scale over all rows
@@ -125,6 +126,7 @@ class GivenU(LatentModel):
     family_: str = field(init=False)
     table_: bool = field(init=False)
     conditional_prior_: ConditionalPrior | None = field(init=False)
+    dependence_: Correlations = field(init=False)
 
     def _check_given(self) -> None:
         self._check_common_parameters()
@@ -235,9 +237,9 @@ class GivenU(LatentModel):
 
     def _set_conditional_prior(self, z: FloatArray, data: Split) -> None:
         """Estimate the distribution of latents z of the training rows given the groups of u, for the certificate."""
-        codes, z = self.auxiliary_.codes(data.u_train), np.asarray(z, dtype=np.float64)
+        codes, z = self.auxiliary_.codes(data.u_train), cast(Array, z.astype(np.float64))
         enough = np.bincount(codes, minlength=self.auxiliary_.n_groups)[codes] >= FEWEST_ROWS
-        self.conditional_prior_ = None
+        self.conditional_prior_, self.dependence_ = None, Correlations.of_groups(z, codes)
         if enough.any() and (z[enough].std(0) > 0).all():
             with suppress(DataError):  # a latent is constant in some group: nothing can be certified
                 self.conditional_prior_ = ConditionalPrior.resampled(
@@ -249,9 +251,8 @@ class GivenU(LatentModel):
         if self.conditional_prior_ is None:
             few = Check("values", "there are rows for each value of u", None, None, "fails", "Too few rows per value.")
             return Certificate.nothing(self.stability_.check, few)
-        return self._certified(
-            certify(self.conditional_prior_, estimated=True, injective=injective, observation=observation)
-        )
+        found = certify(self.conditional_prior_, estimated=True, injective=injective, observation=observation)
+        return self._certified(found, check_fit(getattr(self, "dependence_", None), "segment"))
 
 
 def half_of_each(codes: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

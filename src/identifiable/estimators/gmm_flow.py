@@ -37,6 +37,7 @@ from identifiable.flows import AutoregressiveFlow, SmoothLeakyFlow, SoftplusFlow
 from identifiable.nets import as_tensor
 from identifiable.priors.mixture import MixtureBase, split_components
 from identifiable.theory import Certificate, Structure, full_rank, structure_of
+from identifiable.theory.independence import Correlations, check_fit
 from identifiable.training import SETTLED_FROM, Anneal, Batch, History, Plan, Stage, Step
 
 DEPTH = {"leaky": 20, "softplus": 12, "autoregressive": 10}
@@ -148,6 +149,8 @@ class GMMFlow(TrainedModel):
     n_components_: int = field(init=False)
     free_mixture_: Mixture = field(init=False)
     n_rows_: int = field(init=False)
+    effective_rows_: Array = field(init=False)
+    dependence_: Correlations = field(init=False)
 
     @property
     def _n_features_out(self) -> int:
@@ -195,10 +198,14 @@ class GMMFlow(TrainedModel):
     def certificate_(self) -> Certificate:
         """What is identified for this fit, and why, given that the mixing is piecewise affine.
 
-        The components are certified with full covariances, whether or not the model restricts them to be diagonal.
+        Only a leaky flow is piecewise affine, up to the rounding of its bends; others get no level. The components are
+        certified with full covariances, whether or not the model restricts them to be diagonal.
         """
         check_is_fitted(self)
-        return self._certified(full_rank.certify(self.free_mixture_, rows=self.n_rows_, tolerance=FLATTEST))
+        piecewise = True if self.flow == "leaky" else None  # the other flows are smooth
+        rows = getattr(self, "effective_rows_", self.n_rows_)
+        found = full_rank.certify(self.free_mixture_, injective=piecewise, rows=rows, tolerance=FLATTEST)
+        return self._certified(found, check_fit(getattr(self, "dependence_", None), "component"))
 
     # -- training -------------------------------------------------------------------
 
@@ -271,8 +278,11 @@ class GMMFlow(TrainedModel):
         z = self._latents(data.X_train)[0].astype(np.float64)
         r = np.exp(joint - joint.max(1, keepdims=True))
         r /= r.sum(1, keepdims=True)
-        self.free_mixture_ = moments(z, r, fewest=ROWS_PER_COMPONENT * (z.shape[1] + 1), pseudo=0.0)
-        self.n_rows_ = len(data.train)
+        fewest = ROWS_PER_COMPONENT * (z.shape[1] + 1)
+        self.free_mixture_ = moments(z, r, fewest=fewest, pseudo=0.0)
+        self.n_rows_, kept = len(data.train), r.sum(0) > fewest
+        self.effective_rows_ = (r[:, kept] ** 2).sum(0) if kept.any() else np.array([float(len(r))])
+        self.dependence_ = Correlations.of_sizes(z, r)
 
     @property
     def _one_thread(self) -> bool:

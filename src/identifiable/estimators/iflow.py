@@ -189,7 +189,7 @@ class IFlow(GivenU, TrainedModel):
 
     @property
     def certificate_(self) -> Certificate:
-        """What is identified for this fit, and why: Theorems 1 and 2 on the learnt prior given u."""
+        """What is identified for this fit, and why: Theorems 1 and 3 on the learnt prior given u."""
         check_is_fitted(self)
         return self._certificate("none" if self.coordinates_.n == self.n_used_ else None, True)
 

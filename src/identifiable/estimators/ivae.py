@@ -8,9 +8,9 @@ Objective, the evidence lower bound (eq. 8):
 
     L = E_q(z|x,u) [log p(x | z)] - KL(q(z | x, u) || p(z | u)).
 
-Theorem 3 requires that q can be the true posterior, p(z | x, u) ∝ p(x | z) p(z | u). Here the encoder represents the
-first factor, a Gaussian in z with mean m(x) and covariance C(x). Each latent is then shrunk towards its prior (for
-Laplace, a Gaussian of equal moments) according to the two precisions,
+Theorem 4 (numbered as published at AISTATS) requires that q can be the true posterior, p(z | x, u) ∝ p(x | z) p(z | u).
+Here the encoder represents the first factor, a Gaussian in z with mean m(x) and covariance C(x). Each latent is then
+shrunk towards its prior (for Laplace, a Gaussian of equal moments) according to the two precisions,
 
     E z_i = m_ui + g_i (m_i(x) - m_ui),      Cov z = √g C(x) √g,      g_i = s_ui² / (s_ui² + C_ii(x)),
 
@@ -53,6 +53,7 @@ from identifiable.estimators.trained import Split
 from identifiable.estimators.variational import VariationalAutoencoder
 from identifiable.nets import Architecture
 from identifiable.theory import Certificate
+from identifiable.theory.given_u import Observation
 from identifiable.training import Batch, History, Plan, Stage
 
 FIRST_NOISE = 0.3  # initial value of a learnt noise
@@ -225,12 +226,20 @@ class IVAE(GivenU, VariationalAutoencoder):
 
     @property
     def certificate_(self) -> Certificate:
-        """What is identified for this fit, and why: Theorems 1 and 2 on the learnt prior given u.
+        """What is identified for this fit, and why: Theorems 1 and 3 on the learnt prior given u.
 
-        Assumed: the decoder is injective.
+        Nothing shows that the decoder is injective, so the level is "none" and `if_undecided_hold` has the level of a
+        decoder that is.
         """
         check_is_fitted(self)
-        return self._certificate(None if self.likelihood == "logistic" else self.likelihood, None)
+        return self._certificate(self._observation, None)
+
+    @property
+    def _observation(self) -> Observation | None:
+        """The noise as the certificate takes it; None for "logistic", whose grey levels no theorem covers."""
+        unknown: Observation = "gaussian-unknown" if self.noise is None else "gaussian"
+        known: dict[str, Observation] = {"gaussian": unknown, "bernoulli": "bernoulli", "categorical": "categorical"}
+        return known.get(self.likelihood)
 
     def statistics(self, X: ArrayLike, u: Any = None) -> FloatArray:
         """Return the sufficient statistics T(z) of the latents, (N, nk): z², or z and z², or |z|."""

@@ -46,6 +46,7 @@ from identifiable.estimators.variational import VariationalAutoencoder
 from identifiable.nets import Architecture, as_tensor, select_members
 from identifiable.priors.mixture import MixtureBase
 from identifiable.theory import Certificate, Decoder, full_rank
+from identifiable.theory.independence import Correlations, check_fit
 from identifiable.training import Batch, History, Loss, Plan, Stage, Step
 
 BOUNDS = "single-sample", "factorised"
@@ -129,6 +130,7 @@ class MixtureVAE(VariationalAutoencoder):
     n_components_: tuple[int, ...] = field(init=False)
     n_rows_: int = field(init=False)
     free_mixtures_: tuple[Mixture, ...] = field(init=False)
+    dependence_: Correlations = field(init=False)  # of the last facet
     directions_: Directions | None = field(default=None, init=False)  # None in files of version 0.1
 
     @abstractmethod
@@ -347,6 +349,7 @@ class MixtureVAE(VariationalAutoencoder):
             own, share = z[:, facet.latents], self._memberships(some, j).astype(np.float64)
             fewest = min(ROWS_PER_COMPONENT * (own.shape[1] + 1), len(some))
             found.append(moments(own, share, fewest=fewest, pseudo=0.0))
+            self.dependence_ = Correlations.of_sizes(own, share)
         self.free_mixtures_ = tuple(found)
         self.directions_ = self._directions(data.X_held[:DIRECTION_ROWS])
 
@@ -374,13 +377,17 @@ class MixtureVAE(VariationalAutoencoder):
         """What is identified for this fit, and why.
 
         The components of the posterior means are certified with full covariances, whether or not the model restricts
-        them to be diagonal. The decoder is checked if it is piecewise affine; otherwise that is assumed.
+        them to be diagonal. The decoder is checked if it is piecewise affine; otherwise the level is "none", and
+        `if_undecided_hold` has the level of an injective, piecewise affine one.
         """
         check_is_fitted(self)
         decoder = Decoder.of(self.module_.decoder) if self.module_.out is None else None
         known = decoder if decoder is not None and not decoder.unreadable else None
         mixture = self.free_mixtures_[0] if len(self.free_mixtures_) == 1 else product_of(self.free_mixtures_)
-        return self._certified(full_rank.certify(mixture, decoder=known, rows=self.n_rows_, tolerance=FLATTEST))
+        found = full_rank.certify(mixture, decoder=known, rows=min(self.n_rows_, MIXTURE_ROWS), tolerance=FLATTEST)
+        if len(self.free_mixtures_) > 1:
+            return self._certified(found)
+        return self._certified(found, check_fit(getattr(self, "dependence_", None), "component"))
 
     # -- nets -------------------------------------------------------------------------------
 

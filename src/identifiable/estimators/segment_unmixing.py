@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import betaln, logsumexp
 from scipy.stats import norm
+from sklearn.utils.validation import check_is_fitted
 
 from identifiable.algorithms.coordinates import one_thread
 from identifiable.algorithms.joint_diagonalisation import blocks_of, diagonalise, least_separation, separation
@@ -26,6 +27,9 @@ from identifiable.arrays import Array, FloatArray
 from identifiable.data.auxiliary import Auxiliary
 from identifiable.errors import DataError
 from identifiable.estimators.affine import AffineModel
+from identifiable.theory import Certificate
+from identifiable.theory.independence import Correlations, check_fit
+from identifiable.theory.segments import certify_segments
 
 PSEUDO_ROWS = 2.0  # of the pooled covariance, added to the rows of every value of u
 
@@ -59,7 +63,8 @@ class SegmentUnmixing(AffineModel):
     resolved_ : (n, n) how clearly two latents are separated: how far their variances are from proportional over u, in
         standard errors. Pairs below √(2n) + 1, about the largest value by chance, form `blocks_`.
     blocks_ : groups of latents that are not separated from each other; only their span is found. () if all are.
-    stability_, fit_status_ : agreement between restarts.
+    correlations_, dependence_ : `Correlations` of the latents, and of their sizes, within groups.
+    stability_, fit_status_, certificate_ : agreement between restarts; what is identified for an affine mixing.
 
     Examples
     --------
@@ -153,6 +158,16 @@ class SegmentUnmixing(AffineModel):
         z = self.means_[codes] + self.scales_[codes] * generator.standard_normal((n_samples, n))
         return self._with_noise(z, generator)
 
+    @property
+    def certificate_(self) -> Certificate:
+        """What is identified, given that the mixing is affine, and why."""
+        check_is_fitted(self)
+        correlations = getattr(self, "correlations_", None)
+        fit = check_fit(getattr(self, "dependence_", None), "segment")
+        if correlations is None:
+            return self._certified(Certificate.nothing(), fit)
+        return self._certified(certify_segments(self.resolved_, correlations), fit)
+
     def _log_mixture(self, z: Array) -> Array:
         """Return log Σ_g w_g Π_i N(z_i; m_gi, s_gi²), (N,), a part of the rows at a time: each needs G numbers."""
         precision = self.scales_**-2
@@ -173,7 +188,10 @@ class SegmentUnmixing(AffineModel):
 
     def _set_resolution(self, W: Array, z: Array, codes: NDArray[np.int64], every: "_Scatter") -> None:
         """Test which latents are separated; z (N, n) are the latents about the means of their groups."""
-        variances = every.variances(W)
+        variances, used = every.variances(W), every.freedom > 0
+        covariances = W @ every.products[used] @ W.T / every.freedom[used, None, None]
+        self.correlations_ = Correlations.of(covariances, every.freedom[used])
+        self.dependence_ = Correlations.of_groups(z, codes)
         kurtosis = (z**4).sum(0) / (np.bincount(codes) @ variances**2)
         self.resolved_ = separation(variances / ((W @ every.pooled) * W).sum(1), every.freedom, kurtosis)
         self.blocks_ = blocks_of(self.resolved_ < least_separation(len(W)))

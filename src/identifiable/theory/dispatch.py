@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,7 +24,7 @@ def certify(
     injective: bool | None = None,
     affine: bool = False,
     decoder: Decoder | None = None,
-    rows: int | None = None,
+    rows: ArrayLike | None = None,
     observation: Observation | None = None,
     tolerance: float | None = None,
 ) -> Certificate:
@@ -39,14 +40,14 @@ def certify(
     estimated : bool, default=False. Whether the distribution was learnt: the default tolerance is larger, and the
         certificate says so.
     injective : bool or None, default=None. Whether the mixing is injective and continuous, for a mixture also piecewise
-        affine. None: not known; for a mixture the checks are then inconclusive, and nothing is guaranteed.
+        affine. None: not known; the check is then inconclusive, which lowers the level.
     affine : bool, default=False. Mixtures only: the mixing is known to be affine.
     decoder : Decoder or None, default=None. Mixtures only: the mixing by its layers, which are judged; see
         `identifiable.theory.injectivity`.
-    rows : int or None, default=None. Mixtures only: the number of rows the mixture was estimated on. If components
-        are singular, each row has to belong to its component beyond doubt.
-    observation : "gaussian", "bernoulli", "categorical", "none" or None, default=None. Conditional priors only: the
-        noise of x around f(z). None: assumed to be removable.
+    rows : int, array (J,) or None, default=None. Mixtures only: the number of rows the mixture was estimated on, or
+        that each component is worth. If components are singular, each row has to belong to its component beyond doubt.
+    observation : str or None, default=None. Conditional priors only: the noise of x around f(z), "none", "gaussian",
+        "gaussian-unknown", "bernoulli" or "categorical"; see `certify_conditional`. None: inconclusive.
     tolerance : float or None, default=None. Differences up to it count as zero, in standard deviations. None: 1e-5, or
         0.05 when estimated.
 
@@ -56,7 +57,8 @@ def certify(
     Theorem 3.9 (Xu et al. 2026), with straight latents in place of 3.4
     >>> print(certify(Mixture([0.5, 0.5], [[3, 0], [1, 4]], [[1, 2], [2, 1]]), injective=True).theorem)
     Theorem 3.2b (Kivva et al. 2022), and f by Theorem 3.2c
-    >>> print(certify(ConditionalPrior("mean", [[0, 0], [2, 0], [0, 3]], [[1, 1], [1, 1], [1, 1]])).theorem)
+    >>> prior = ConditionalPrior("mean", [[0, 0], [2, 0], [0, 3]], [[1, 1], [1, 1], [1, 1]])
+    >>> print(certify(prior, injective=True, observation="none").theorem)
     Theorem 1 (Khemakhem et al. 2020)
     """
     given: dict[str, Any] = {"estimated": estimated, "injective": injective, "tolerance": tolerance}
@@ -72,7 +74,7 @@ def certify(
     return certificate
 
 
-def _certify_mixture(mixture: Mixture, decoder: Decoder | None, rows: int | None, **given: Any) -> Certificate:
+def _certify_mixture(mixture: Mixture, decoder: Decoder | None, rows: ArrayLike | None, **given: Any) -> Certificate:
     """Choose the paper by the ranks of the components."""
     given["estimated"] = given["estimated"] or rows is not None
     supports = supports_of(mixture, THRESHOLDS.tolerance(given["tolerance"], estimated=given["estimated"]))

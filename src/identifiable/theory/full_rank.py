@@ -34,12 +34,14 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from identifiable.arrays import Array, BoolArray, IntArray
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DataError, join_few
-from identifiable.theory.certificate import Blocks, Certificate, Check, Level, Verdict
+from identifiable.theory.certificate import Blocks, Certificate, Check, Level, Verdict, verdict_of
 from identifiable.theory.decoders import Decoder
+from identifiable.theory.independence import Correlations, check_independence, correlations_of
 from identifiable.theory.injectivity import STATEMENTS, judge
 from identifiable.theory.partitions import blocks_of, linked
 from identifiable.theory.rank import by_chance
@@ -51,6 +53,10 @@ FACTOR = THRESHOLDS.undecided_factor
 COMBINATIONS = 8  # of covariances, whose eigenvectors are tried as other coordinates
 
 _KIVVA = "(Kivva et al. 2022)"
+PREMISES = {
+    affine: f"the true mixing is {kind} and injective, and latents are independent within components"
+    for affine, kind in ((False, "piecewise affine"), (True, "affine"))
+}
 _P3 = "the components are all states of hidden variables, of which none moves only latents of another"
 _NOT_INDEPENDENT = "Not tested, because the latents are not known to be independent within components."
 _MEANINGS = {
@@ -69,7 +75,7 @@ def certify(
     injective: bool | None = None,
     affine: bool = False,
     estimated: bool = False,
-    rows: int | None = None,
+    rows: ArrayLike | None = None,
     tolerance: float | None = None,
 ) -> Certificate:
     r"""Say what is identified when x = f(z) and z follows a Gaussian mixture with components of full rank.
@@ -80,18 +86,19 @@ def certify(
     decoder : Decoder or None, default=None. f, by its layers; (F1) to (F4) are judged. What is inconclusive is not
         assumed.
     injective : bool or None, default=None. Whether f is continuous, injective and piecewise affine, if no decoder is
-        given or its layers leave that open. None: assumed if there is no decoder.
+        given or its layers leave that open. None: inconclusive, which lowers the level.
     affine : bool, default=False. Whether f is known to be affine.
     estimated : bool, default=False. Whether the mixture was learnt, implied by `rows`: the default tolerance is larger,
         and the certificate says so.
-    rows : int or None, default=None. The number of rows N the mixture was estimated on. Correlations and ratios of
-        variances are compared with what chance gives: in component j a correlation has the standard error
-        :math:`1 / \sqrt{N w_j}`, the log of a ratio of two latents' variances :math:`2 / \sqrt{N w_j}`. These are for
-        components that hardly overlap.
+    rows : int, array (J,) or None, default=None. The number of rows N the mixture was estimated on, or the rows that
+        each component is worth, which are fewer where components overlap. Ratios of variances are compared with what
+        chance gives: the log of a ratio of two latents' variances has the standard error :math:`2 / \sqrt{N w_j}` in
+        component j. Latents count as independent if correlations beyond 0.15 are excluded: see
+        `identifiable.theory.independence`.
     tolerance : float or None, default=None. Correlations and log-ratios of variances up to it count as zero, and
         directions that vary by less of the largest standard deviation count as inactive. None: 1e-5, or 0.05 when
-        estimated. Within a factor 3 of it the verdict is inconclusive. With `rows` the default is for directions
-        alone, and decides.
+        estimated. Within a factor 3 of it the verdict is inconclusive. With `rows` it is for directions and ratios of
+        variances, and the default for directions alone.
 
     Examples
     --------
@@ -100,6 +107,7 @@ def certify(
     Guarantee: The representation with independent latents in every component recovers every latent up to order, sign,
     scale and shift, because the variances of the components separate them.
       Level: PS, by Theorem 3.2b (Kivva et al. 2022), and f by Theorem 3.2c.
+      Provided that the true mixing is piecewise affine and injective, and latents are independent within components.
     Checks:
       P1 holds: Every component varies in all 2 directions.
       F1 holds: f has 2 affine layers, with piecewise linear activations between them.
@@ -110,26 +118,24 @@ def certify(
       P2 ratios holds: No two latents have proportional variances: components 0 and 1 suffice to show it.
       P3 holds: ...
     """
-    if rows is not None and not rows >= 1:
-        raise DataError(f"rows must be the number of rows the mixture was estimated on, 1 or more, got {rows}.")
     estimated = estimated or rows is not None
     tol = THRESHOLDS.tolerance(tolerance, estimated=estimated)
     case = _Case.of(mixture, rows, tolerance, tol)
     n = mixture.means.shape[1]
     mixing = check_decoder(mixture, decoder, injective, affine=affine)
-    assumed = decoder is None and injective is None
     first = _check_full_rank(mixture, case)
     if first.verdict == "fails":
         return Certificate(Level.NONE, Level.NONE, "", (first, *mixing), (), (), None, None, estimated)
     factorial, ratios = _check_factorial(case), _Ratios.of(case)
     hidden, several = Check("P3", _P3, None, None, "inconclusive", _NOT_INDEPENDENT), False
     if factorial.verdict == "holds":
-        structure = structure_of(mixture, rows=rows, estimated=estimated, tolerance=tolerance)
+        diagonal = np.diagonal(mixture.covariances, axis1=1, axis2=2)
+        independent = mixture if rows is None else Mixture(mixture.weights, mixture.means, diagonal)
+        structure = structure_of(independent, rows=rows, estimated=estimated, tolerance=tolerance)
         hidden, several = structure.check, structure.verdict == "holds" and structure.k > 1
 
     def level(linked_latents: BoolArray, accepted: Callable[[Verdict], bool]) -> tuple[Level, Blocks]:
-        mixing_holds = all(accepted(check.verdict) or (assumed and check.verdict != "fails") for check in mixing[:2])
-        if not (accepted(first.verdict) and mixing_holds):
+        if not all(accepted(check.verdict) for check in (first, *mixing[:2])):
             return Level.NONE, ()
         blocks = blocks_of(linked(linked_latents))
         if not accepted(factorial.verdict) or (len(blocks) == 1 and n > 1):
@@ -148,6 +154,8 @@ def certify(
         basis=np.eye(n) if shown else None,
         estimated=estimated,
         meaning=_meaning(shown, n, len(case.names)),
+        error_level=None if rows is None else THRESHOLDS.error_level,
+        premises=(PREMISES[affine],) if shown else (),
     )
 
 
@@ -163,10 +171,17 @@ class _Case:
     tol: float
 
     @classmethod
-    def of(cls, mixture: Mixture, rows: int | None, given: float | None, tol: float) -> "_Case":
+    def of(cls, mixture: Mixture, rows: ArrayLike | None, given: float | None, tol: float) -> "_Case":
         names = np.flatnonzero(mixture.weights > 0)
-        weights = mixture.weights[names]
-        counts = None if rows is None else rows * weights
+        weights, counts = mixture.weights[names], None
+        if rows is not None:
+            total = np.asarray(rows, dtype=np.float64)
+            if total.shape not in ((), mixture.weights.shape) or not (total >= 1).all():
+                raise DataError(
+                    "rows must be the number of rows the mixture was estimated on, 1 or more, or one such number for "
+                    f"each of {len(mixture.weights)} components, got {rows}."
+                )
+            counts = total[names] if total.ndim else total * weights
         return cls(names, weights, mixture.covariances[names], counts, given, tol)
 
 
@@ -247,8 +262,6 @@ def _as_given(injective: bool | None, *, affine: bool) -> tuple[Check, ...]:
         sentence = f"Given: the mixing is {'not ' * (verdict == 'fails')}{noun}."
         if verdict == "inconclusive":
             sentence = f"Not known: the mixing may be {noun} or not. A `decoder` would decide it."
-            if injective is None and name in ("F1", "F2"):
-                sentence = f"Assumed: the mixing is {noun}."
         checks.append(Check(name, statement, None, None, verdict, sentence))
     return tuple(checks)
 
@@ -257,33 +270,30 @@ def _as_given(injective: bool | None, *, affine: bool) -> tuple[Check, ...]:
 
 
 def _check_factorial(case: _Case) -> Check:
-    statistic, threshold, verdict, sentence = _dependence(case.covariances, case)
-    if verdict == "fails" and len(case.names) > 1 and _least_dependence(case) == "holds":
-        sentence += " In other coordinates they are: FactorialUnmixing finds them."
-    statement = "the latents are independent within every component"
-    return Check("P2 factorial", statement, statistic, threshold, verdict, sentence)
+    found = _dependence(case.covariances, case)
+    if found.verdict == "fails" and len(case.names) > 1 and _least_dependence(case) == "holds":
+        found = replace(
+            found, sentence=f"{found.sentence} In other coordinates they are: FactorialUnmixing finds them."
+        )
+    return found
 
 
-def _dependence(covariances: Array, case: _Case) -> tuple[float, float, Verdict, str]:
-    """Return the statistic of the largest correlation within a component, its threshold, the verdict and a sentence."""
-    deviations = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
-    correlations = np.abs(covariances / (deviations[:, :, None] * deviations[:, None]))
-    J, n = deviations.shape
-    correlations[:, np.arange(n), np.arange(n)] = 0.0
-    statistics, threshold, zero, precise = correlations, case.tol, case.tol / FACTOR, True
+def _dependence(covariances: Array, case: _Case) -> Check:
+    """Judge the largest correlation within a component, or where rows are known, whether correlations are excluded."""
     if case.counts is not None:
-        zero = threshold = by_chance(1, max(J * n * (n - 1) // 2, 1))
-        statistics = np.arctanh(np.minimum(correlations, 1 - 1e-12)) * np.sqrt(case.counts)[:, None, None]
-        statistics[correlations <= (case.given or THRESHOLDS.exact)] = 0.0
-        precise = threshold <= THRESHOLDS.hidden_correlation * np.sqrt(np.median(case.counts))
-    j, s, t = (int(i) for i in np.unravel_index(statistics.argmax(), statistics.shape))
-    statistic = float(statistics[j, s, t])
-    size = f"Latents {s} and {t} have correlation {correlations[j, s, t]:.2g} in component {case.names[j]}"
-    if statistic <= zero and (precise or statistic == 0):
-        return statistic, threshold, "holds", "The latents are independent within every component."
-    if statistic >= FACTOR * threshold:
-        return statistic, threshold, "fails", f"{size}, so they are not independent there."
-    return statistic, threshold, "inconclusive", f"{size}: too large, or known from too few rows, to count as zero."
+        return check_independence(Correlations.of(covariances, case.counts))
+    correlations = np.abs(correlations_of(covariances))
+    j, s, t = (int(i) for i in np.unravel_index(correlations.argmax(), correlations.shape))
+    largest = float(correlations[j, s, t])
+    verdict = verdict_of(largest, case.tol, small=True)
+    size = f"Latents {s} and {t} have correlation {largest:.2g} in component {case.names[j]}"
+    sentence = {
+        "holds": "The latents are independent within every component.",
+        "fails": f"{size}, so they are not independent there.",
+        "inconclusive": f"{size}: too large to count as zero, too small to be sure.",
+    }[verdict]
+    statement = "the latents are independent within every component"
+    return Check("P2 factorial", statement, largest, case.tol, verdict, sentence)
 
 
 def _least_dependence(case: _Case) -> Verdict:
@@ -297,7 +307,7 @@ def _least_dependence(case: _Case) -> Verdict:
     whitened = white @ case.covariances @ white.T
     factors = np.random.default_rng(0).normal(size=(COMBINATIONS, len(whitened)))
     bases = np.linalg.eigh(np.einsum("tj,jkl->tkl", factors, whitened))[1]
-    return min(_dependence(v.T @ whitened @ v, case) for v in bases)[2]
+    return min((_dependence(v.T @ whitened @ v, case) for v in bases), key=lambda check: check.statistic or 0.0).verdict
 
 
 # -- ratios of variances --------------------------------------------------------------------

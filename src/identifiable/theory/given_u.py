@@ -1,21 +1,34 @@
 r"""Which assumptions of the iVAE theorems a prior given u meets, and what is then identified (Khemakhem et al. 2020).
 
+Theorems are numbered as published at AISTATS 2020 (four authors). Preprints number them differently: there k = 1 may be
+Theorem 2, and consistency Theorem 3.
+
 Given u, latents are independent with :math:`p(z_i | u) \propto Q(z_i) \exp \sum_j T_j(z_i) \lambda_{ij}(u)`, and x is
 f(z) with noise, f injective and continuous both ways. The claim is about every other such model, of the same family,
 with the same p(x | u): primes mark it.
 
     Theorem 1  if L, with rows :math:`\lambda_{ij}(u_l) - \lambda_{ij}(u_0)`, has rank nk:  T(z) = A T(z') + c
-    Theorem 2  if also k = 1 and T has a unique minimum:  A is a scaled permutation
+    Theorem 2  if also k >= 2, T is twice differentiable and f has all second cross derivatives: A permutes latents
+    Theorem 3  if also k = 1 and T is not monotonic:  A is a scaled permutation
 
 **From T to z.** For T(z) = z it is AT. For T = (z - m)² or \|z - m\|, T and T' both have the minimum 0, so c = 0 and
 :math:`|z_i - m_i| = a |z'_j - m'_j|`. z' to z is continuous, so on each side of :math:`z'_j = m'_j` the sign is one,
 and injective, so the two signs differ: order, sign and scale, no shift. This is PS.
 
-**From A to z, k = 2.** For T = (z, z²) Theorem 2 does not apply, but A has a form. z' fills an open set, on which z_i
-is a polynomial, :math:`z_i = \sum_j a_{ij} z'_j + b_{ij} z'^2_j + c_i`, and so is its square, without cross terms and
-of degree 2. The coefficient of :math:`z'^4_j` in the square is :math:`b_{ij}^2`, so b = 0; that of :math:`z'_j z'_k` is
-then :math:`2 a_{ij} a_{ik}`, so one a_ij at most is not 0. A is invertible, so one is, and the j of different i differ.
-This is PS, with a shift.
+**From A to z, k = 2.** For T = (z, z²) Theorem 2 asks for a smooth f; the form of A needs none of it. z' fills an open
+set, on which z_i is a polynomial, :math:`z_i = \sum_j a_{ij} z'_j + b_{ij} z'^2_j + c_i`, and so is its square, without
+cross terms and of degree 2. The coefficient of :math:`z'^4_j` in the square is :math:`b_{ij}^2`, so b = 0; that of
+:math:`z'_j z'_k` is then :math:`2 a_{ij} a_{ik}`, so one a_ij at most is not 0. A is invertible, so one is, and the j
+of different i differ. This is PS, with a shift. That b = 0, by the terms of degree 4, is known (Kivva et al. 2022,
+Proposition G.2; Sorrenson et al. 2020); the argument by cross terms is ours.
+
+**Means alone.** For T = z nothing more follows: a rotation of latents of equal variance gives another such prior.
+
+**Noise.** It can be removed if its distribution is known. It need not be where its variance is unknown and n = d: with
+f orthogonal and T = z², variances :math:`D_u` with noise :math:`\sigma^2` and :math:`D_u + \delta I` with
+:math:`\sigma^2 - \delta` give the same x. With n < d isotropic noise has its own variance, which is seen outside the
+image of f, and is identified; a variance for each column is not, in general. With noise, f and the distributions are
+identified; the value of z behind a row is known only a posteriori.
 
 **The rank of L.** Sampling noise gives any L full rank, so the statistic is the number of standard errors by which the
 least varied direction of :math:`\lambda(u)` varies, for any u_0: see `identifiable.theory.rank`. Errors are estimated
@@ -37,7 +50,8 @@ from identifiable.theory.rank import by_chance, dependence, least_varied
 from identifiable.theory.thresholds import THRESHOLDS
 
 FACTOR = THRESHOLDS.undecided_factor
-Observation = Literal["gaussian", "bernoulli", "categorical", "none"]
+PREMISE = "the true mixing is injective and continuous both ways, too, and the latents are independent given u"
+Observation = Literal["gaussian", "gaussian-unknown", "bernoulli", "categorical", "none"]
 
 
 @dataclass(frozen=True)
@@ -56,8 +70,8 @@ _KHEMAKHEM = "(Khemakhem et al. 2020)"
 _PS = "every latent is recovered up to order, sign"
 _CENTRED = f"{_PS} and scale, once measured from its mean (`shift`)"
 _CLAIMS = {
-    "variance": _Claim("(z - m)²", "means", True, Level.PS, f"Theorem 2 {_KHEMAKHEM}", _CENTRED),
-    "laplace": _Claim("|z - m|", "means", True, Level.PS, f"Theorem 2 {_KHEMAKHEM}", _CENTRED),
+    "variance": _Claim("(z - m)²", "means", True, Level.PS, f"Theorem 3 {_KHEMAKHEM}", _CENTRED),
+    "laplace": _Claim("|z - m|", "means", True, Level.PS, f"Theorem 3 {_KHEMAKHEM}", _CENTRED),
     "mean": _Claim("z", "scales", False, Level.AT, f"Theorem 1 {_KHEMAKHEM}"),
     "gaussian": _Claim(
         "(z, z²)", "", False, Level.PS, f"Theorem 1 {_KHEMAKHEM} and the form of its A", f"{_PS}, scale and shift"
@@ -84,9 +98,10 @@ def certify_conditional(
     estimated : bool, default=False. Whether the prior was learnt: errors are those of its bootstrap or counts, and the
         certificate says so.
     injective : bool or None, default=None. Whether f (or the decoder) is injective and continuous both ways. None:
-        assumed.
-    observation : str or None, default=None. The noise of x around f(z): "gaussian", "none", or x is "bernoulli" or
-        "categorical" with logits f(z). None: assumed to be removable.
+        inconclusive.
+    observation : str or None, default=None. The noise of x around f(z): "none"; "gaussian", of known variance, or
+        isotropic with fewer latents than columns; "gaussian-unknown", otherwise; or x is "bernoulli" or "categorical"
+        with logits f(z). None: inconclusive.
     tolerance : float or None, default=None. Differences of means, in standard deviations, and of log scales up to it
         count as zero. None: 1e-5, or 0.05 when estimated. If errors are known, L has full rank from three times what
         chance gives; it fails only if errors are within the tolerance, else the check is inconclusive.
@@ -98,7 +113,8 @@ def certify_conditional(
     ... )
     >>> print(certificate)
     Guarantee: Every latent is recovered up to order, sign and scale, once measured from its mean (`shift`).
-      Level: PS, by Theorem 2 (Khemakhem et al. 2020).
+      Level: PS, by Theorem 3 (Khemakhem et al. 2020).
+      Provided that the true mixing is injective and continuous both ways, too, and the latents are independent given u.
     Checks:
       mixing holds: Given: the mixing is injective and continuous both ways.
       1.i holds: There is no noise to remove.
@@ -106,8 +122,8 @@ def certify_conditional(
       family holds: The means of the latents do not change with u.
       values holds: u has 3 values; nk + 1 = 3 are needed.
       1.iii holds: L has full rank 2: even its least varied direction varies by 2.36e+04 times the tolerance.
-      2.i holds: k = 1, and T is the same for all latents.
-      2.ii holds: T has its minimum at one point.
+      3.i holds: k = 1, and T is the same for all latents.
+      3.ii holds: T has its minimum at one point.
     """
     if observation not in (None, *get_args(Observation)):
         raise DataError(f"observation must be one of {list(get_args(Observation))} or None, got {observation!r}.")
@@ -137,8 +153,7 @@ def _judge(
     differentiable = Check("1.ii", "T is differentiable almost everywhere, and T' not 0", None, None, "holds", smooth)
 
     def level(accepted: Callable[[Verdict], bool]) -> Level:
-        follows = all(check.verdict != "fails" for check in given) and all(accepted(check.verdict) for check in used)
-        return claim.level if follows else Level.NONE
+        return claim.level if all(accepted(check.verdict) for check in (*given, *used)) else Level.NONE
 
     shown, best = levels(level)
     blocks = {Level.PS: tuple((i,) for i in range(prior.n)), Level.AT: (tuple(range(prior.n)),)}.get(shown, ())
@@ -146,13 +161,15 @@ def _judge(
         level=shown,
         if_undecided_hold=best,
         theorem=claim.theorem if shown else "",
-        checks=(*given, differentiable, *used, *_check_theorem_2(claim, prior.k)),
+        checks=(*given, differentiable, *used, *_check_theorem_3(claim, prior.k)),
         blocks=blocks,
         pure=blocks,
         shift=None if not shown else prior.weights @ prior.means if claim.minimum else np.zeros(prior.n),
         basis=np.eye(prior.n) if shown else None,
         estimated=estimated,
         meaning=claim.meaning if shown else "",
+        error_level=THRESHOLDS.error_level if estimated else None,
+        premises=(PREMISE,) if shown else (),
     )
 
 
@@ -168,14 +185,17 @@ def _standardised(prior: ConditionalPrior) -> ConditionalPrior:
 
 
 def _check_noise(observation: Observation | None) -> Check:
-    discrete = "Assumed: supplement E argues so by a limit, but a finite table p(x | u) cannot determine all of f."
+    discrete = "Supplement E argues so by a limit, but a finite table p(x | u) cannot determine all of f."
     sentence = {
         "none": "There is no noise to remove.",
-        "gaussian": "Gaussian noise can be removed: its characteristic function is nowhere 0.",
-        None: "Assumed: the noise can be removed.",
+        "gaussian": "Gaussian noise of known variance can be removed: its characteristic function is nowhere 0. The "
+        "mixing and the distribution of the latents are then identified, the latents of a row only a posteriori.",
+        "gaussian-unknown": "The variance of the noise was estimated: another one may give the same x, with other "
+        "variances of the latents.",
+        None: "Not known: the noise may have a known distribution or not.",
     }.get(observation, discrete)
     verdict: Verdict = "holds" if observation in ("none", "gaussian") else "inconclusive"
-    statement = "the noise has a characteristic function that is almost nowhere 0"
+    statement = "the noise has a known distribution, with a characteristic function that is almost nowhere 0"
     return Check("1.i", statement, None, None, verdict, sentence)
 
 
@@ -244,12 +264,12 @@ def _check_rank(own: ConditionalPrior, errors: Array | None, tol: float) -> Chec
     return found._replace(statistic=statistic, threshold=threshold).check("1.iii", "L has rank nk")
 
 
-def _check_theorem_2(claim: _Claim, k: int) -> tuple[Check, Check]:
+def _check_theorem_3(claim: _Claim, k: int) -> tuple[Check, Check]:
     first = statement = "k = 1, and T is the same for all latents"
     second = "T has its minimum at one point" if claim.minimum else "T(z) = z has no minimum: the affine map stays"
     if k > 1:
-        first = second = f"Theorem 2 does not apply to T(z) = {claim.T}; the form of A is used instead"
+        first = second = f"Theorem 3 does not apply to T(z) = {claim.T}; the form of A is used instead"
     return (
-        Check("2.i", statement, float(k), 1.0, "holds" if k == 1 else "fails", f"{first}."),
-        Check("2.ii", "T has a unique minimum", None, None, "holds" if claim.minimum else "fails", f"{second}."),
+        Check("3.i", statement, float(k), 1.0, "holds" if k == 1 else "fails", f"{first}."),
+        Check("3.ii", "T has a unique minimum", None, None, "holds" if claim.minimum else "fails", f"{second}."),
     )

@@ -18,8 +18,9 @@ ReLU of a layer whose rows have pairs v, -c v of which one is on wherever the ot
 where the rows of W_1 that are on span R^m. Elsewhere the piece of z has rank below m, and its image has volume 0. And
 rows that are on do span somewhere, because :math:`w_i z + b_i = 1` has a solution for m independent rows.
 
-**More ReLU layers.** Lemma H.1 and Corollary H.2 claim F3 if widths do not decrease and the image has dimension m. From
-two hidden layers on this is not true, since the proof looks at the positive orthant only. With
+**More ReLU layers.** Lemma H.1 and Corollary H.2 claim F3 if widths do not decrease and the image has dimension m. This
+is not true, since the proof looks at the positive orthant only: with h_1(x) = (x, -x) and h_2 = [[1, 1], [0, 0]],
+f(x) = (\|x\|, 0). From two hidden layers on it fails for an open set of parameters, so not even generically. With
 
     h_1(x) = (x, -x),    h_2 = [[1, 1], [-1, -2]],    h_3 = the identity of R^2,
 
@@ -31,9 +32,12 @@ injective there. Where all units are on, their inputs are affine in z, so such a
 **One latent.** f is a curve of finitely many stretches, the first and last being rays. Whether it stands still, meets
 itself or passes a stretch twice is computed in `identifiable.theory.curves`.
 
+**Absolute values.** If the first activation is \|.\| and W_1 is square and of full rank, almost every z has the same
+image as the other points with this value of \|h_1\|: F2, F3 and F4 fail.
+
 **Else, by witnesses.** For z sampled at random, half of them far out, second preimages are searched in the pieces of f
 around the other z. One refutes F4. If both pieces have rank m and the same image space, it refutes F3. If no z is the
-only preimage, that is evidence against F2. If no second preimage is found, the verdict is "inconclusive".
+only preimage, that is evidence against F2, no proof: the verdict on F2 stays "inconclusive", as if none is found.
 """
 
 from typing import NamedTuple
@@ -113,6 +117,8 @@ def _injectivity(f: Decoder, mixture: Mixture | None) -> Findings:
         return _all(thin)
     if f.m == 1:
         return dict(zip(("F2", "F3", "F4"), judge_curve(f), strict=True))
+    if f.slopes and f.slopes[0] == -1 and len(f.weights[0]) == f.m:
+        return _all(Finding("fails", f"Almost no z is the only preimage of f(z), because |.| follows h_1{f.loss}."))
     proven, note = by_rules(f, mixture)
     return proven if len(proven) == 3 else by_witnesses(f, proven, find_witnesses(f, mixture), note)
 
@@ -258,8 +264,8 @@ def by_witnesses(f: Decoder, proven: Findings, witnesses: Witnesses, note: str =
     flattened = f"f is constant along some direction around {constant} {points}{f.loss}."
     if "F2" not in found and second == POINTS:
         sentence = flattened if constant == POINTS else f"None {points} is the only preimage of its image{end}"
-        found = _all(Finding("fails", sentence, 1.0, 1.0))
-    elif "F3" not in found and thick:
+        found["F2"] = Finding("inconclusive", f"{sentence} This is evidence, not a proof.", 1.0, 1.0)
+    if "F3" not in found and thick:
         sentence = f"{thick} {points} have a second preimage, and so have all points of the image around them{end}"
         found |= dict.fromkeys(("F3", "F4"), Finding("fails", sentence, thick / POINTS, 0.0))
     elif "F4" not in found and second:

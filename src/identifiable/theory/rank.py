@@ -59,7 +59,7 @@ def least_varied(y: Array, covariances: Array) -> tuple[float, Array]:
 
 def by_chance(freedom: int, of: int = 1) -> float:
     """Return by how many standard errors, root mean square, the most varied of `of` constants varies by chance."""
-    return float(np.sqrt(chi2.ppf(THRESHOLDS.noise_quantile ** (1 / of), freedom) / freedom))
+    return float(np.sqrt(chi2.ppf((1 - THRESHOLDS.error_level) ** (1 / of), freedom) / freedom))
 
 
 def dependence(y: Array, covariances: Array, v: Array, k: int) -> str:

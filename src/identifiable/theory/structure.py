@@ -157,7 +157,8 @@ def structure_of(
     r"""Recover the hidden discrete variables from a mixture of independent latents, or say why this is impossible.
 
     Two components a, b have the same distribution of Z_t if the mean and the log standard deviation differ by no more
-    than the tolerance or, where the rows are known, than chance explains, at level .001 over all pairs and latents:
+    than the tolerance or, where the rows are known, than chance explains, at the error level of the certificate over
+    all pairs and latents:
 
     .. math:: \frac{(\mu_a - \mu_b)^2}{\sigma_a^2 / N w_a + \sigma_b^2 / N w_b} +
         \frac{(\log \sigma_a - \log \sigma_b)^2}{1 / 2 N w_a + 1 / 2 N w_b} \le \chi^2_2
@@ -240,7 +241,7 @@ def structure_of(
 
 def _noise(items: int, freedom: int) -> float:
     """Return the chi-square that chance exceeds in any of so many items with the probability of a false difference."""
-    return float(chi2.isf(THRESHOLDS.false_difference / max(items, 1), freedom))
+    return float(chi2.isf(THRESHOLDS.error_level / max(items, 1), freedom))
 
 
 class _Components:

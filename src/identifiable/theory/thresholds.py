@@ -26,22 +26,23 @@ class Thresholds:
     # Latents whose weights and distributions differ by less count as exchangeable: inactive values of simulated latents
     # come from 5000 rows, an error of .014 to .033 standard deviations for delta up to 3, three times which is .1.
     exchange: float = 0.1
-    # Noise alone stays below this quantile of its distribution (ranks, correlations, ratios of variances): the usual
-    # 5 % level.
-    noise_quantile: float = 0.95
-    # Probability that chance separates any two equal distributions of the mixture (P3). Below 5 %, because one false
-    # difference destroys a product structure.
-    false_difference: float = 1e-3
-    # Independence within components (P2) is inconclusive where chance alone explains correlations beyond this size. A
-    # large value: smaller correlations may stay hidden.
-    hidden_correlation: float = 0.3
+    # Probability that any test behind a certificate is wrong, at most. A level follows only if every assumption is
+    # shown, so the level is wrong only where the test of an assumption that fails is: each test has the whole of it,
+    # divided by the number of pairs or components it looks at.
+    error_level: float = 0.05
+    # Latents count as independent within components and segments if correlations beyond this size, root mean square
+    # over the rows, are excluded. A latent that contains another with this weight still has correlation .99 with the
+    # one it stands for.
+    excluded_correlation: float = 0.15
+    # Goodness of fit: correlations of the sizes of latents, within components and segments, that must be excluded. Half
+    # of it must not be shown. A tanh mixing that a linear method undoes with MCC .89 has .8 (see `independence`).
+    gross_dependence: float = 0.3
     # A singular value of a layer below this share of the largest counts as zero: single-precision weights carry
     # relative errors of 6e-8.
     layer_rank: float = 1e-6
     # Two images f(z) nearer than this share of their size are equal: layers are evaluated in double precision.
     same_image: float = 1e-9
-    # F2 fails if none of this many sampled points is the only preimage of its image. This is evidence, not a proof;
-    # more points cost time in proportion.
+    # Points sampled to find second preimages. More points cost time in proportion.
     witness_points: int = 200
     # A latent that varies by no more than this share of its size is constant (P3): rounding errors of double precision.
     constant_latent: float = 1e-12
