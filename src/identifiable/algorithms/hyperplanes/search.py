@@ -10,6 +10,8 @@ r"""The search for n independent hyperplanes that hold the samples whose latents
 3. *Candidates* are refined, and combinations of rows are separated from rows (`candidates.py`). The subspace of a
    combination is searched in turn.
 4. *Algebra* on the on/off codes of the rows found so far isolates rows that no start has reached.
+5. Rows that are *combinations* after all are replaced by the sparser rows they consist of (`combinations.py`), and the
+   search goes on: the sparser rows may be known already, and others be missing.
 """
 
 from collections.abc import Sequence
@@ -242,14 +244,17 @@ class HyperplaneSearch(Candidates):
             number = 1
         if not self.solved:
             self.search_neighbours()
-        while not self.solved and number < max_rounds:
-            require_time()
-            self.start_round(number)
+        while True:
+            while not self.solved and number < max_rounds:
+                require_time()
+                self.start_round(number)
+                self.use_subspaces()
+                number += 1
+                if self.exhausted(number):
+                    break
+            if not self.replace_combinations(self.torch_rng):
+                return self.complete()
             self.use_subspaces()
-            number += 1
-            if self.exhausted(number):
-                break
-        return self.complete()
 
     def complete(self) -> Unmixing:
         """Return n independent rows: the verified ones, then blocks, then rows of the best start."""
