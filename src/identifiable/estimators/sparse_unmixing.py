@@ -15,7 +15,7 @@ likelihood of a noisy model (`algorithms/noisy.py`).
 """
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -25,13 +25,15 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from identifiable.algorithms.coordinates import Coordinates, one_thread
-from identifiable.algorithms.hyperplanes import Unmixing, find_hyperplanes, refine, sample_rows
+from identifiable.algorithms.hyperplanes import Spans, Unmixing, find_hyperplanes, refine, sample_rows, spans_of
 from identifiable.algorithms.spike_slab import pattern_mixture, patterns_of, spike_width
 from identifiable.arrays import Array, FloatArray
 from identifiable.errors import warn_recovery
 from identifiable.estimators.affine import AffineModel
 from identifiable.estimators.base import resolve_device
 from identifiable.theory import Certificate, Check, certify
+from identifiable.theory.certificate import named
+from identifiable.theory.hyperplanes import SparsityBound, certify_hyperplanes, sparsity_bound
 
 MOST_COMPONENTS = 500  # patterns of activity that become components of the mixture
 SMOOTHING = 0.01  # standard deviation of the spike in the density, in units of a latent's own
@@ -68,14 +70,17 @@ class SparseUnmixing(AffineModel):
         inactive. 0 under noise. Fewer than n also raise a `RecoveryWarning`.
     established_ : (n,) bool, latents shown to be inactive in a share of the rows: exactly (the `n_found_` first), or,
         under noise, because more rows are at zero than any log-concave density has there, at a family-wise error level
-        of 5 %. Gaussian, Laplace and uniform latents fail this test. It supports no `certificate_`.
+        of 5 %. Gaussian, Laplace and uniform latents fail this test. Inactivity up to noise supports no `certificate_`.
     noise_ : standard deviation of the noise, in units of a column's; 0 if every latent is exactly inactive. The noise
         is isotropic in the principal coordinates, or has the same share of the variance in every direction.
     rest_scale_ : (n,) width of the spike at zero, in units of the latent's standard deviation.
     active_share_, active_mean_, active_scale_ : (n,) share of rows in which a latent is active, and its moments there.
     masks_ : `Masks`, the patterns of activity in the training data.
+    spans_ : `Spans`, which latents the rows on each hyperplane show.
+    sparsity_bound_ : `SparsityBound`, how much of other latents each may contain if latents are almost inactive.
     mixture_ : `Mixture` of the latents, one component per pattern that has enough rows for its moments.
-    certificate_ : `Certificate`: what is identified, given that the mixing is affine, and why.
+    certificate_ : `Certificate`: what is identified, given that the mixing is affine, and why. If all hyperplanes are
+        verified and the rows on each span it, every latent is recovered (`identifiable.theory.hyperplanes`).
     blocks_ : groups of two or more latents that are always active together, and so only jointly identified. Under
         noise: almost always, with independent patterns rejected at a family-wise error level of 5 %.
     unused_ : latents beyond the rank of X.
@@ -154,6 +159,7 @@ class SparseUnmixing(AffineModel):
         self._set_map(kept.W, job.coordinates)
         self._set_origin(kept.b)
         self._set_activity(kept, job.X)
+        self._set_guarantees(kept, job.y)
         if self.n_found_ < job.coordinates.n:
             noisy = f"; {self.established_.sum()} are up to noise of {kept.noise:.2g}" if kept.noise else ""
             warn_recovery(
@@ -168,18 +174,23 @@ class SparseUnmixing(AffineModel):
         check_is_fitted(self)
         n = self._n_features_out - len(self.unused_)
         if self.n_found_ == n:
-            found = certify(self.mixture_, estimated=True, injective=True, affine=True)
+            found = self._certified_hyperplanes()
             # A single search suffices: rows do not lie on a hyperplane exactly by chance.
             return found if self.stability_.status == "unchecked" else self._certified(found)
-        inactive = Check(
-            name="inactive",
-            statement="every latent is exactly inactive in a share of the samples",
-            statistic=self.n_found_ / n,
-            threshold=1.0,
-            verdict="fails",
-            sentence=f"{self.n_found_} of {n} latents are exactly inactive: the data are noisy or no affine mixture.",
-        )
-        return Certificate.nothing(inactive)
+        sentence = f"{self.n_found_} of {n} latents are exactly inactive: the data are noisy or no affine mixture."
+        single = np.flatnonzero(self.spans_.single[: self.n_found_]) if hasattr(self, "spans_") else ()
+        if len(single):
+            sentence += f" If they are exactly affine, {named('latent', single)} are single latents."
+        statement = "every latent is exactly inactive in a share of the samples"
+        return Certificate.nothing(Check("inactive", statement, self.n_found_ / n, 1.0, "fails", sentence))
+
+    def _certified_hyperplanes(self) -> Certificate:
+        """Return what follows if every latent is exactly inactive."""
+        if not hasattr(self, "spans_"):  # files of version 0.1
+            return certify(self.mixture_, estimated=True, injective=True, affine=True)
+        spans, bound = self.spans_, self.sparsity_bound_.check
+        found = certify_hyperplanes(spans.groups, spans.rows, level=spans.level, n_unused=len(self.unused_))
+        return replace(found, checks=(*found.checks, bound))
 
     def active(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Return which latents are active in each row, (N, n): farther from zero than five widths of the spike."""
@@ -234,6 +245,13 @@ class SparseUnmixing(AffineModel):
         self.blocks_ = found.blocks
         exact = np.arange(z.shape[1]) < found.verified
         self.established_ = exact if found.inactive is None else np.r_[found.inactive, exact[len(found.inactive) :]]
+
+    def _set_guarantees(self, found: Unmixing, y: Array) -> None:
+        """Find which latents the rows on each hyperplane show, and how far latents may be from inactive."""
+        t = found.latents(y)
+        tolerance = 5 * self.rest_scale_[: t.shape[1]]
+        self.spans_: Spans = spans_of(t, tolerance)
+        self.sparsity_bound_: SparsityBound = sparsity_bound(t, float(tolerance.max()))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from identifiable.algorithms.hyperplanes.planes import Unmixing
 from identifiable.algorithms.hyperplanes.search import centred_rows, find_hyperplanes
+from identifiable.algorithms.hyperplanes.spans import Spans, spans_of
 from identifiable.algorithms.hyperplanes.unmixing import refine, sample_rows, unmix
 
-__all__ = ["Unmixing", "centred_rows", "find_hyperplanes", "refine", "sample_rows", "unmix"]
+__all__ = ["Spans", "Unmixing", "centred_rows", "find_hyperplanes", "refine", "sample_rows", "spans_of", "unmix"]
