@@ -24,7 +24,7 @@ from identifiable import files
 from identifiable.agreement.stability import Stability
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.algorithms.directions import Directions
-from identifiable.algorithms.hyperplanes import Spans
+from identifiable.algorithms.hyperplanes import Excess, Spans
 from identifiable.auto.units import Units
 from identifiable.auto.verdict import Candidate, LatentReport
 from identifiable.data.auxiliary import Auxiliary
@@ -41,7 +41,7 @@ from identifiable.training import History
 _RESULTS: dict[str, Any] = {
     c.__name__: c
     for c in (
-        *(Auxiliary, ConditionalPrior, ConvNet, Coordinates, Dense, Directions, GridNet, History, Masks),
+        *(Auxiliary, ConditionalPrior, ConvNet, Coordinates, Dense, Directions, Excess, GridNet, History, Masks),
         *(Mixture, ResNet, SparsityBound, Spans, Stability, Candidate, LatentReport, Units),
     )
 }  # the small typed values an estimator may hold

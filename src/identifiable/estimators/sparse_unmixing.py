@@ -25,7 +25,16 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from identifiable.algorithms.coordinates import Coordinates, one_thread
-from identifiable.algorithms.hyperplanes import Spans, Unmixing, find_hyperplanes, refine, sample_rows, spans_of
+from identifiable.algorithms.hyperplanes import (
+    Excess,
+    Spans,
+    Unmixing,
+    excess_of,
+    find_hyperplanes,
+    refine,
+    sample_rows,
+    spans_of,
+)
 from identifiable.algorithms.spike_slab import pattern_mixture, patterns_of, spike_width
 from identifiable.arrays import Array, FloatArray
 from identifiable.errors import warn_recovery
@@ -33,7 +42,7 @@ from identifiable.estimators.affine import AffineModel
 from identifiable.estimators.base import resolve_device
 from identifiable.theory import Certificate, Check, certify
 from identifiable.theory.certificate import named
-from identifiable.theory.hyperplanes import SparsityBound, certify_hyperplanes, sparsity_bound
+from identifiable.theory.hyperplanes import SparsityBound, certify_hyperplanes, check_density, sparsity_bound
 
 MOST_COMPONENTS = 500  # patterns of activity that become components of the mixture
 SMOOTHING = 0.01  # standard deviation of the spike in the density, in units of a latent's own
@@ -77,6 +86,8 @@ class SparseUnmixing(AffineModel):
     active_share_, active_mean_, active_scale_ : (n,) share of rows in which a latent is active, and its moments there.
     masks_ : `Masks`, the patterns of activity in the training data.
     spans_ : `Spans`, which latents the rows on each hyperplane show.
+    excess_ : `Excess`, rows on affine subspaces that an affine mixing of intermittently active latents does not
+        explain, or None. No level is certified where there are any.
     sparsity_bound_ : `SparsityBound`, how much of other latents each may contain if latents are almost inactive.
     mixture_ : `Mixture` of the latents, one component per pattern that has enough rows for its moments.
     certificate_ : `Certificate`: what is identified, given that the mixing is affine, and why. If all hyperplanes are
@@ -189,6 +200,8 @@ class SparseUnmixing(AffineModel):
         if not hasattr(self, "spans_"):  # files of version 0.1
             return certify(self.mixture_, estimated=True, injective=True, affine=True)
         spans, bound = self.spans_, self.sparsity_bound_.check
+        if self.excess_ is not None:
+            return Certificate.nothing(check_density(self.excess_.latents, self.excess_.rows, self.excess_.of))
         found = certify_hyperplanes(spans.groups, spans.rows, level=spans.level, n_unused=len(self.unused_))
         return replace(found, checks=(*found.checks, bound))
 
@@ -251,6 +264,7 @@ class SparseUnmixing(AffineModel):
         t = found.latents(y)
         tolerance = 5 * self.rest_scale_[: t.shape[1]]
         self.spans_: Spans = spans_of(t, tolerance)
+        self.excess_: Excess | None = excess_of(t, float(tolerance.max()))
         self.sparsity_bound_: SparsityBound = sparsity_bound(t, float(tolerance.max()))
 
 

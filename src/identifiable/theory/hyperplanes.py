@@ -18,6 +18,7 @@ every row of L has one entry of at least :math:`\Lambda`, each in another column
 entries below :math:`\Lambda`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,6 +141,8 @@ def _conditional_deviation(t: Array, k: int) -> float:
 def certify_hyperplanes(groups: BoolArray, rows: IntArray, *, level: float, n_unused: int = 0) -> Certificate:
     """Return what follows if every latent is exactly inactive in a share of the rows of an affine mixture.
 
+    Call it only if `check_density` holds.
+
     Parameters
     ----------
     groups : (n, n) bool, row i: the latents of which combinations can be constant where latent i is inactive.
@@ -161,6 +164,7 @@ def certify_hyperplanes(groups: BoolArray, rows: IntArray, *, level: float, n_un
     n = len(groups)
     checks = (
         Check("mixing", "x is an affine, injective function of the latents", None, None, "holds", _mixing(n)),
+        check_density(),
         _check_groups(groups, rows),
         *((_check_unused(n, n_unused),) if n_unused else ()),
     )
@@ -183,6 +187,23 @@ def certify_hyperplanes(groups: BoolArray, rows: IntArray, *, level: float, n_un
         error_level=level,
         premises=PREMISES,
     )
+
+
+def check_density(latents: Sequence[int] = (), rows: int = 0, of: int = 1) -> Check:
+    """Judge whether active latents have a joint density: not if some are confined to fewer dimensions in some rows."""
+    statement = "active latents have a joint density"
+    if not latents:
+        sentence = (
+            "No two active latents have one ratio in more rows than chance allows. Where a pattern has enough rows, near "
+            "rows span as many dimensions as latents are active."
+        )
+        return Check("density", statement, 0.0, 0.0, "holds", sentence)
+    sentence = (
+        f"In {rows} of {of} rows compared, {named('latent', latents)} are active, but confined to fewer dimensions. "
+        "Either the mixing bends, and a hyperplane holds only some of the rows in which a latent is inactive, or the "
+        "latents determine each other."
+    )
+    return Check("density", statement, rows / of, 0.0, "fails", sentence)
 
 
 def _mixing(n: int) -> str:
