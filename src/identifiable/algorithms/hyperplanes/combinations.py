@@ -51,7 +51,7 @@ def _vanishes(data: WhitenedData, row: Array) -> NDArray[np.bool_]:
 
 def _null_space_on(data: WhitenedData, row: Array) -> Array:
     """Return the functionals (n + 1, m) that vanish on the samples on a hyperplane, but for a few strays."""
-    on = np.flatnonzero(_vanishes(data, row))
+    on = np.flatnonzero(_vanishes(data, row))[: PARTS * max(1000, 20 * data.n)]  # the samples are in random order
     parts = [on[start::PARTS] for start in range(PARTS)] if len(on) > 4 * PARTS * data.n else [on]
     nulls = [data.null_space(part) for part in parts if len(part) > data.n]
     return max(nulls, key=lambda null: null.shape[1], default=np.zeros((data.n + 1, 0)))

@@ -18,7 +18,7 @@ SPARE = 6  # neighbours beyond the number of active latents
 MOST_PATTERNS, SEEDS = 20, 8  # patterns to look at, the largest first, and rows of each
 THIN = 30  # times the tolerance: extent of neighbours that counts as none
 LEVEL = 1e-3  # of a false alarm, over all pairs
-MOST_ROWS = 4000  # in which pairs are compared
+MOST_ROWS = 4000  # in which pairs are compared, or up to twice as many
 LEAST_ROWS = 8
 LEAST_ANGLE = 1e-7  # width of the window in which two angles count as equal
 NEIGHBOURS = 50  # windows on either side that show how many rows chance puts into one
@@ -52,7 +52,7 @@ def proportional_pair(t: Array, tolerance: float, level: float = LEVEL) -> Exces
     >>> proportional_pair(t, 1e-9)
     Excess(latents=(0, 2), rows=100, of=2000)
     """
-    t = t[:MOST_ROWS]
+    t = t[:: max(1, len(t) // MOST_ROWS)]
     width = max(LEAST_ANGLE, 20 * tolerance)
     n = t.shape[1]
     size = np.where(np.abs(t) > max(tolerance, 1e-3), t, np.nan)  # small values have inaccurate angles
