@@ -185,6 +185,18 @@ def test_exact_hyperplanes_of_a_bent_mixing_are_not_mistaken_for_latents():
         assert mcc(sample.z, model.transform(sample.x)) > 0.94
 
 
+@pytest.mark.parametrize(("n", "layers"), [(2, 3), (2, 10), (3, 2), (3, 3), (4, 2)])
+def test_a_bent_mixing_of_few_latents_is_not_certified(n, layers):
+    """Its pieces give n hyperplanes, but the rows that are on none of them lie on further affine subspaces."""
+    x = make_pdgmm(4000, n=n, layers=layers, random_state=1 if n == 3 else 0).x
+    with pytest.warns(RecoveryWarning, match=f"0 of {n}"):
+        model = SparseUnmixing(noisy=False, random_state=0).fit(x)
+    certificate = model.certificate_
+    assert certificate.level == certificate.if_undecided_hold == Level.NONE
+    assert certificate["density"].verdict == "fails"
+    assert not model.established_.any()
+
+
 @pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 @pytest.mark.parametrize(("k", "delta"), [(1, 0), (3, 0), (3, 2)])
 def test_noise_is_tolerated(k, delta):

@@ -76,7 +76,8 @@ class SparseUnmixing(AffineModel):
     components_, offset_ : (n, d) and (n,): z = W x - offset, of unit variance, zero while inactive.
     mixing_, origin_ : (d, n) and (d,): x = mixing z + origin, the inverse map. All latents are inactive at `origin_`.
     n_found_ : number of latents whose hyperplane was verified, or that belong to a verified block: they are exactly
-        inactive. 0 under noise. Fewer than n also raise a `RecoveryWarning`.
+        inactive, and no combination of the others is inactive more often. 0 under noise, or if `excess_` shows that the
+        data are no affine mixture. Fewer than n also raise a `RecoveryWarning`.
     established_ : (n,) bool, latents shown to be inactive in a share of the rows: exactly (the `n_found_` first), or,
         under noise, because more rows are at zero than any log-concave density has there, at a family-wise error level
         of 5 %. Gaussian, Laplace and uniform latents fail this test. Inactivity up to noise supports no `certificate_`.
@@ -87,7 +88,7 @@ class SparseUnmixing(AffineModel):
     masks_ : `Masks`, the patterns of activity in the training data.
     spans_ : `Spans`, which latents the rows on each hyperplane show.
     excess_ : `Excess`, rows on affine subspaces that an affine mixing of intermittently active latents does not
-        explain, or None. No level is certified where there are any.
+        explain, or None. Where there are any, no latent counts as found.
     sparsity_bound_ : `SparsityBound`, how much of other latents each may contain if latents are almost inactive.
     mixture_ : `Mixture` of the latents, one component per pattern that has enough rows for its moments.
     certificate_ : `Certificate`: what is identified, given that the mixing is affine, and why. If all hyperplanes are
@@ -193,15 +194,15 @@ class SparseUnmixing(AffineModel):
         if len(single):
             sentence += f" If they are exactly affine, {named('latent', single)} are single latents."
         statement = "every latent is exactly inactive in a share of the samples"
-        return Certificate.nothing(Check("inactive", statement, self.n_found_ / n, 1.0, "fails", sentence))
+        inactive = Check("inactive", statement, self.n_found_ / n, 1.0, "fails", sentence)
+        excess = getattr(self, "excess_", None)
+        return Certificate.nothing(inactive if excess is None else check_density(*vars(excess).values()))
 
     def _certified_hyperplanes(self) -> Certificate:
         """Return what follows if every latent is exactly inactive."""
         if not hasattr(self, "spans_"):  # files of version 0.1
             return certify(self.mixture_, estimated=True, injective=True, affine=True)
         spans, bound = self.spans_, self.sparsity_bound_.check
-        if self.excess_ is not None:
-            return Certificate.nothing(check_density(self.excess_.latents, self.excess_.rows, self.excess_.of))
         found = certify_hyperplanes(spans.groups, spans.rows, level=spans.level, n_unused=len(self.unused_))
         return replace(found, checks=(*found.checks, bound))
 
@@ -264,7 +265,9 @@ class SparseUnmixing(AffineModel):
         t = found.latents(y)
         tolerance = 5 * self.rest_scale_[: t.shape[1]]
         self.spans_: Spans = spans_of(t, tolerance)
-        self.excess_: Excess | None = excess_of(t, float(tolerance.max()))
+        self.excess_: Excess | None = excess_of(t, float(tolerance.max())) if found.verified == t.shape[1] else None
+        if self.excess_ is not None:
+            self.n_found_, self.established_ = 0, np.zeros_like(self.established_)
         self.sparsity_bound_: SparsityBound = sparsity_bound(t, float(tolerance.max()))
 
 

@@ -24,7 +24,7 @@ def sparser_rows(data: WhitenedData, row: Array, rng: torch.Generator) -> Array:
     """Return the sparser rows (m, n + 1) that a row (n + 1,) is a combination of; none if it is a latent.
 
     They vanish wherever the row does, and on more samples, by one-sided McNemar tests: of the samples on one of the two
-    hyperplanes alone, those on the new one are more than half. The first m of these count for nothing: a row among m
+    hyperplanes alone, those on the new one are more than half. The first m of these do not count: a row among m
     functionals passes through m - 1 samples anyway.
     """
     null = _null_space_on(data, row)
