@@ -197,6 +197,15 @@ def test_a_bent_mixing_of_few_latents_is_not_certified(n, layers):
     assert not model.established_.any()
 
 
+@pytest.mark.parametrize("n_latents", [3, 4])
+def test_too_few_latents_are_not_certified(n_latents):
+    """Five lines, projected to fewer dimensions: as many planes hold several of them exactly."""
+    _, x = affine(n=5, k=0, rho="1 var")
+    with pytest.warns(RecoveryWarning, match=f"0 of {n_latents}"):
+        model = SparseUnmixing(n_latents, noisy=False, random_state=0).fit(x)
+    assert model.certificate_["density"].verdict == "fails"
+
+
 @pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 @pytest.mark.parametrize(("k", "delta"), [(1, 0), (3, 0), (3, 2)])
 def test_noise_is_tolerated(k, delta):

@@ -201,8 +201,8 @@ def check_density(latents: Sequence[int] = (), rows: int = 0, of: int = 1) -> Ch
         return Check("density", statement, 0.0, 0.0, "holds", sentence)
     sentence = (
         f"In {rows} of {of} rows compared, {named('latent', latents)} are active, but confined to fewer dimensions. "
-        "Either the mixing bends, and a hyperplane holds only some of the rows in which a latent is inactive, or the "
-        "latents determine each other."
+        "Either the mixing bends, and a hyperplane holds only some of the rows in which a latent is inactive, or there "
+        "are more latents than assumed, or some determine others."
     )
     return Check("density", statement, rows / of, 0.0, "fails", sentence)
 

@@ -2,8 +2,9 @@ r"""Rows on affine subspaces that no pattern of activity explains.
 
 If the active latents of every pattern have a joint density, rows of one pattern fill the space of its active latents:
 no ratio of two of them is an atom, and rows near each other span as many dimensions as latents are active. Otherwise
-the latents depend on each other exactly, or the mixing bends: a piecewise affine mixing maps one hyperplane of rows to
-pieces of several, and the recovered latents are zero on some of the pieces only.
+some latents determine others; or there are more latents than dimensions, whose patterns are projected to subspaces of
+any direction; or the mixing bends: a piecewise affine mixing maps one hyperplane of rows to pieces of several, and the
+recovered latents are zero on some of the pieces only.
 """
 
 from dataclasses import dataclass
