@@ -172,7 +172,13 @@ class SparseUnmixing(AffineModel):
         self._set_origin(kept.b)
         self._set_activity(kept, job.X)
         self._set_guarantees(kept, job.y)
-        if self.n_found_ < job.coordinates.n:
+        if self.excess_ is not None:
+            warn_recovery(
+                f"SparseUnmixing: 0 of {job.coordinates.n} latents are verified. Each is exactly inactive in some "
+                f"rows. But in other rows, {named('latent', self.excess_.latents)} are confined to fewer "
+                "dimensions: the data are no affine mixture of so few latents. Set n_latents higher, or use PDGMM."
+            )
+        elif self.n_found_ < job.coordinates.n:
             noisy = f"; {self.established_.sum()} are up to noise of {kept.noise:.2g}" if kept.noise else ""
             warn_recovery(
                 f"SparseUnmixing: {self.n_found_} of {job.coordinates.n} latents are exactly inactive in a share of "
