@@ -38,6 +38,7 @@ from identifiable.training.clock import require_time
 
 SMOOTH = (1.0, 0.7, 0.5, 0.3)  # widths ε of the descent where no latent is exactly inactive, in sd
 COARSE, FINE = (0.5, 0.286, 0.164, 0.093), (0.053, 0.031, 0.018, 0.01)  # widths ε of the descent, in sd
+REPAIRS = 6  # times that rows that are combinations may be replaced
 # Contrast of the start and τ of the descent: the first round has the first four, or eight of few latents, and so on.
 SCHEDULE = (
     *(("tanh", 0.5), ("tanh", 0.05), ("tanh", 0.2), ("skew", 0.12)),
@@ -244,7 +245,7 @@ class HyperplaneSearch(Candidates):
             number = 1
         if not self.solved:
             self.search_neighbours()
-        while True:
+        for _ in range(REPAIRS):
             while not self.solved and number < max_rounds:
                 require_time()
                 self.start_round(number)
@@ -253,8 +254,9 @@ class HyperplaneSearch(Candidates):
                 if self.exhausted(number):
                     break
             if not self.replace_combinations(self.torch_rng):
-                return self.complete()
+                break
             self.use_subspaces()
+        return self.complete()
 
     def complete(self) -> Unmixing:
         """Return n independent rows: the verified ones, then blocks, then rows of the best start."""
