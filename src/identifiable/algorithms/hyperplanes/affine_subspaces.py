@@ -158,7 +158,7 @@ def sparse_directions(data: WhitenedData, null: Array, rng: torch.Generator) -> 
     return (null @ whiten @ np.array(distinct).T).T
 
 
-def frequent_ratios(values: Array, most: int = 6) -> Array:
+def frequent_ratios(values: Array, most: int = 3) -> Array:
     """Return the directions a (k, 2) with a·v = 0 for most of the pairs v (N, 2): atoms of their angle, largest first.
 
     Examples
