@@ -24,6 +24,7 @@ from identifiable import files
 from identifiable.agreement.stability import Stability
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.algorithms.directions import Directions
+from identifiable.algorithms.hyperplanes import Excess, Spans
 from identifiable.auto.units import Pixels, Units
 from identifiable.auto.verdict import Candidate, LatentReport
 from identifiable.data.auxiliary import Auxiliary
@@ -34,14 +35,15 @@ from identifiable.estimators.base import LatentModel, resolve_device
 from identifiable.estimators.sparse_unmixing import Masks
 from identifiable.nets import ConvNet, Dense, ResNet
 from identifiable.nets.grid import GridNet
+from identifiable.theory.hyperplanes import SparsityBound
 from identifiable.theory.independence import Correlations
 from identifiable.training import History
 
 _RESULTS: dict[str, Any] = {
     c.__name__: c
     for c in (
-        *(Auxiliary, ConditionalPrior, ConvNet, Coordinates, Dense, Directions, GridNet, History, Masks),
-        *(Mixture, Pixels, ResNet, Stability, Candidate, Correlations, LatentReport, Units),
+        *(Auxiliary, ConditionalPrior, ConvNet, Coordinates, Correlations, Dense, Directions, Excess, GridNet),
+        *(History, Masks, Mixture, Pixels, ResNet, SparsityBound, Spans, Stability, Candidate, LatentReport, Units),
     )
 }  # the small typed values an estimator may hold
 

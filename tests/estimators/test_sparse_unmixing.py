@@ -136,6 +136,35 @@ def test_certificate_needs_restarts_that_agree(agreement, level):
     assert model.certificate_["agreement"].statistic == agreement
 
 
+@pytest.mark.parametrize(("n", "columns", "share"), [(5, None, 0.5), (30, None, 0.15), (30, 70, 0.15)])
+def test_verified_hyperplanes_certify_every_latent(n, columns, share):
+    rng = np.random.default_rng(n)
+    z = rng.normal(size=(5000, n)) * (rng.random((5000, n)) < share)
+    x = z @ rng.normal(size=(n, columns or n))
+    model = SparseUnmixing(random_state=0).fit(x)
+    assert mcc(z, model.transform(x)) > 0.9999999
+    certificate = model.certificate_
+    assert (model.n_found_, certificate.level) == (n, Level.PS)
+    assert certificate.blocks == tuple((i,) for i in range(n))
+    assert certificate.error_level == 0.05
+    assert "affine" in certificate.premises[0]
+    assert certificate["almost inactive"].verdict == "holds"
+    assert model.sparsity_bound_.weight < 1e-4
+
+
+@pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
+def test_a_latent_active_only_with_another_is_not_certified():
+    """Where latent 0 is inactive, so is latent 1: no rows tell latent 0 from its sums with latent 1."""
+    rng = np.random.default_rng(0)
+    active = rng.random((6000, 4)) < 0.5
+    active[:, 1] &= active[:, 0]
+    x = (rng.normal(size=(6000, 4)) * active) @ rng.normal(size=(4, 4))
+    model = SparseUnmixing(random_state=0).fit(x)
+    best = np.abs(np.corrcoef(active.T, model.active(x).T)[:4, 4:]).argmax(0)
+    assert 0 not in best[np.flatnonzero(model.spans_.single)]
+    assert model.certificate_.level < Level.PS
+
+
 def test_gaussian_data_have_no_inactive_latents():
     """Gaussian data have no sparse basis: nothing is verified, a warning says so, and so does the certificate."""
     x = np.random.default_rng(0).normal(size=(3000, 4))
@@ -154,6 +183,27 @@ def test_exact_hyperplanes_of_a_bent_mixing_are_not_mistaken_for_latents():
         sample = make_pdgmm(6000, n=5, random_state=seed)
         model = SparseUnmixing(random_state=0).fit(sample.x)
         assert mcc(sample.z, model.transform(sample.x)) > 0.94
+
+
+@pytest.mark.parametrize(("n", "layers"), [(2, 3), (2, 10), (3, 2), (3, 3)])
+def test_a_bent_mixing_of_few_latents_is_not_certified(n, layers):
+    """Its pieces give n hyperplanes, but the rows that are on none of them lie on further affine subspaces."""
+    x = make_pdgmm(4000, n=n, layers=layers, random_state=1 if n == 3 else 0).x
+    with pytest.warns(RecoveryWarning, match=f"0 of {n}"):
+        model = SparseUnmixing(noisy=False, random_state=0).fit(x)
+    certificate = model.certificate_
+    assert certificate.level == certificate.if_undecided_hold == Level.NONE
+    assert certificate["density"].verdict == "fails"
+    assert not model.established_.any()
+
+
+@pytest.mark.parametrize("n_latents", [3, 4])
+def test_too_few_latents_are_not_certified(n_latents):
+    """Five lines, projected to fewer dimensions: as many planes hold several of them exactly."""
+    _, x = affine(n=5, k=0, rho="1 var")
+    with pytest.warns(RecoveryWarning, match=f"0 of {n_latents}"):
+        model = SparseUnmixing(n_latents, noisy=False, random_state=0).fit(x)
+    assert model.certificate_["density"].verdict == "fails"
 
 
 @pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")

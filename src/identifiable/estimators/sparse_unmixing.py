@@ -15,7 +15,7 @@ likelihood of a noisy model (`algorithms/noisy.py`).
 """
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -25,13 +25,24 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from identifiable.algorithms.coordinates import Coordinates, one_thread
-from identifiable.algorithms.hyperplanes import Unmixing, find_hyperplanes, refine, sample_rows
+from identifiable.algorithms.hyperplanes import (
+    Excess,
+    Spans,
+    Unmixing,
+    excess_of,
+    find_hyperplanes,
+    refine,
+    sample_rows,
+    spans_of,
+)
 from identifiable.algorithms.spike_slab import pattern_mixture, patterns_of, spike_width
 from identifiable.arrays import Array, FloatArray
 from identifiable.errors import warn_recovery
 from identifiable.estimators.affine import AffineModel
 from identifiable.estimators.base import resolve_device
 from identifiable.theory import Certificate, Check, certify
+from identifiable.theory.certificate import named
+from identifiable.theory.hyperplanes import SparsityBound, certify_hyperplanes, check_density, sparsity_bound
 
 MOST_COMPONENTS = 500  # patterns of activity that become components of the mixture
 SMOOTHING = 0.01  # standard deviation of the spike in the density, in units of a latent's own
@@ -65,17 +76,23 @@ class SparseUnmixing(AffineModel):
     components_, offset_ : (n, d) and (n,): z = W x - offset, of unit variance, zero while inactive.
     mixing_, origin_ : (d, n) and (d,): x = mixing z + origin, the inverse map. All latents are inactive at `origin_`.
     n_found_ : number of latents whose hyperplane was verified, or that belong to a verified block: they are exactly
-        inactive. 0 under noise. Fewer than n also raise a `RecoveryWarning`.
+        inactive, and no combination of the others is inactive more often. 0 under noise, or if `excess_` shows that the
+        data are no affine mixture. Fewer than n also raise a `RecoveryWarning`.
     established_ : (n,) bool, latents shown to be inactive in a share of the rows: exactly (the `n_found_` first), or,
         under noise, because more rows are at zero than any log-concave density has there, at a family-wise error level
-        of 5 %. Gaussian, Laplace and uniform latents fail this test. It supports no `certificate_`.
+        of 5 %. Gaussian, Laplace and uniform latents fail this test. Inactivity up to noise supports no `certificate_`.
     noise_ : standard deviation of the noise, in units of a column's; 0 if every latent is exactly inactive. The noise
         is isotropic in the principal coordinates, or has the same share of the variance in every direction.
     rest_scale_ : (n,) width of the spike at zero, in units of the latent's standard deviation.
     active_share_, active_mean_, active_scale_ : (n,) share of rows in which a latent is active, and its moments there.
     masks_ : `Masks`, the patterns of activity in the training data.
+    spans_ : `Spans`, which latents the rows on each hyperplane show.
+    excess_ : `Excess`, rows on affine subspaces that an affine mixing of intermittently active latents does not
+        explain, or None. Where there are any, no latent counts as found.
+    sparsity_bound_ : `SparsityBound`, how much of other latents each may contain if latents are almost inactive.
     mixture_ : `Mixture` of the latents, one component per pattern that has enough rows for its moments.
-    certificate_ : `Certificate`: what is identified, given that the mixing is affine, and why.
+    certificate_ : `Certificate`: what is identified, given that the mixing is affine, and why. If all hyperplanes are
+        verified and the rows on each span it, every latent is recovered (`identifiable.theory.hyperplanes`).
     blocks_ : groups of two or more latents that are always active together, and so only jointly identified. Under
         noise: almost always, with independent patterns rejected at a family-wise error level of 5 %.
     unused_ : latents beyond the rank of X.
@@ -154,7 +171,14 @@ class SparseUnmixing(AffineModel):
         self._set_map(kept.W, job.coordinates)
         self._set_origin(kept.b)
         self._set_activity(kept, job.X)
-        if self.n_found_ < job.coordinates.n:
+        self._set_guarantees(kept, job.y)
+        if self.excess_ is not None:
+            warn_recovery(
+                f"SparseUnmixing: 0 of {job.coordinates.n} latents are verified. Each is exactly inactive in some "
+                f"rows. But in other rows, {named('latent', self.excess_.latents)} are confined to fewer "
+                "dimensions: the data are no affine mixture of so few latents. Set n_latents higher, or use PDGMM."
+            )
+        elif self.n_found_ < job.coordinates.n:
             noisy = f"; {self.established_.sum()} are up to noise of {kept.noise:.2g}" if kept.noise else ""
             warn_recovery(
                 f"SparseUnmixing: {self.n_found_} of {job.coordinates.n} latents are exactly inactive in a share of "
@@ -168,18 +192,25 @@ class SparseUnmixing(AffineModel):
         check_is_fitted(self)
         n = self._n_features_out - len(self.unused_)
         if self.n_found_ == n:
-            found = certify(self.mixture_, estimated=True, injective=True, affine=True)
+            found = self._certified_hyperplanes()
             # A single search suffices: rows do not lie on a hyperplane exactly by chance.
             return found if self.stability_.status == "unchecked" else self._certified(found)
-        inactive = Check(
-            name="inactive",
-            statement="every latent is exactly inactive in a share of the samples",
-            statistic=self.n_found_ / n,
-            threshold=1.0,
-            verdict="fails",
-            sentence=f"{self.n_found_} of {n} latents are exactly inactive: the data are noisy or no affine mixture.",
-        )
-        return Certificate.nothing(inactive)
+        sentence = f"{self.n_found_} of {n} latents are exactly inactive: the data are noisy or no affine mixture."
+        single = np.flatnonzero(self.spans_.single[: self.n_found_]) if hasattr(self, "spans_") else ()
+        if len(single):
+            sentence += f" If they are exactly affine, {named('latent', single)} are single latents."
+        statement = "every latent is exactly inactive in a share of the samples"
+        inactive = Check("inactive", statement, self.n_found_ / n, 1.0, "fails", sentence)
+        excess = getattr(self, "excess_", None)
+        return Certificate.nothing(inactive if excess is None else check_density(*vars(excess).values()))
+
+    def _certified_hyperplanes(self) -> Certificate:
+        """Return what follows if every latent is exactly inactive."""
+        if not hasattr(self, "spans_"):  # files of version 0.1
+            return certify(self.mixture_, estimated=True, injective=True, affine=True)
+        spans, bound = self.spans_, self.sparsity_bound_.check
+        found = certify_hyperplanes(spans.groups, spans.rows, level=spans.level, n_unused=len(self.unused_))
+        return replace(found, checks=(*found.checks, bound))
 
     def active(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Return which latents are active in each row, (N, n): farther from zero than five widths of the spike."""
@@ -234,6 +265,16 @@ class SparseUnmixing(AffineModel):
         self.blocks_ = found.blocks
         exact = np.arange(z.shape[1]) < found.verified
         self.established_ = exact if found.inactive is None else np.r_[found.inactive, exact[len(found.inactive) :]]
+
+    def _set_guarantees(self, found: Unmixing, y: Array) -> None:
+        """Find which latents the rows on each hyperplane show, and how far latents may be from inactive."""
+        t = found.latents(y)
+        tolerance = 5 * self.rest_scale_[: t.shape[1]]
+        self.spans_: Spans = spans_of(t, tolerance)
+        self.excess_: Excess | None = excess_of(t, float(tolerance.max())) if found.verified == t.shape[1] else None
+        if self.excess_ is not None:
+            self.n_found_, self.established_ = 0, np.zeros_like(self.established_)
+        self.sparsity_bound_: SparsityBound = sparsity_bound(t, float(tolerance.max()))
 
 
 @dataclass(frozen=True)

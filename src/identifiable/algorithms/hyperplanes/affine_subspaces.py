@@ -20,6 +20,7 @@ from identifiable.arrays import Array
 MOST_FUNCTIONALS = 14  # null spaces of more dimensions are not searched
 TRIED = 16  # null spaces to intersect with; the best one is kept
 STARTS, SWEEPS = 24, 30  # of reweighted least squares
+ANGLE = 1e-3  # width of the window in which angles count as equal; candidates from it are refined
 SHARED = 1 - 1e-7  # cosine from which a functional belongs to two null spaces
 
 
@@ -140,6 +141,8 @@ def sparse_directions(data: WhitenedData, null: Array, rng: torch.Generator) -> 
     values = values[(np.abs(values) > 1e-5).any(1)]
     if len(values) < 5 * m:
         return np.zeros((0, data.n + 1))
+    if m == 2:
+        return frequent_ratios(values) @ null.T
     spectrum, vectors = np.linalg.eigh(values.T @ values / len(values))
     whiten = vectors / np.sqrt(np.maximum(spectrum, 1e-12))
     moments = Moments(torch.as_tensor(values @ whiten).float())
@@ -153,6 +156,30 @@ def sparse_directions(data: WhitenedData, null: Array, rng: torch.Generator) -> 
         if all(abs(a @ b) < 0.999 for b in distinct):
             distinct.append(a)
     return (null @ whiten @ np.array(distinct).T).T
+
+
+def frequent_ratios(values: Array, most: int = 3) -> Array:
+    """Return the directions a (k, 2) with a·v = 0 for most of the pairs v (N, 2): atoms of their angle, largest first.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> v = rng.normal(size=(300, 2))
+    >>> v[:100, 0] = 0
+    >>> np.abs(frequent_ratios(v, most=1)).round(2)
+    array([[1., 0.]])
+    """
+    far = np.linalg.norm(values, axis=1) > 0.01 * np.sqrt((values**2).mean())
+    angles = np.sort(np.arctan2(values[far, 1], values[far, 0]) % np.pi)
+    angles = np.r_[angles, angles[angles < ANGLE] + np.pi]
+    found: list[float] = []
+    while len(angles) and len(found) < most:
+        counts = np.searchsorted(angles, angles + ANGLE) - np.arange(len(angles))
+        start = int(counts.argmax())
+        found.append(float(np.median(angles[start : start + counts[start]])))
+        apart = np.abs(angles - found[-1])
+        angles = angles[np.minimum(apart, np.pi - apart) > ANGLE]
+    return np.c_[-np.sin(found), np.cos(found)]
 
 
 def is_block(data: WhitenedData, null: Array, directions: Array) -> bool:

@@ -5,8 +5,10 @@ These samples span too few directions. The test of codimension detects this and 
 """
 
 import numpy as np
+import torch
 
 from identifiable.algorithms.hyperplanes.affine_subspaces import MOST_FUNCTIONALS
+from identifiable.algorithms.hyperplanes.combinations import sparser_rows
 from identifiable.algorithms.hyperplanes.planes import FLOOR, LEAST_SHARE, Hyperplane, WhitenedData
 from identifiable.arrays import Array
 
@@ -26,6 +28,7 @@ class Candidates:
         self.kept: list[Hyperplane] = []
         self.unsplit: list[Array] = []  # null spaces (n + 1, m) that hold several rows each
         self.blocks: list[Array] = []  # null spaces in which no direction vanishes more often than all together
+        self.refused: list[Array] = []  # directions of rows that turned out to be combinations
 
     @property
     def solved(self) -> bool:
@@ -63,6 +66,8 @@ class Candidates:
     def _known(self, row: Array, limit: float) -> bool:
         """Whether a candidate has this direction, or a block holds it."""
         a = row[: self.n] / np.linalg.norm(row[: self.n])
+        if self.refused and float(np.abs(np.array(self.refused) @ a).max()) > SAME_REFINED:
+            return True
         if self.candidates and float(np.abs(self.directions @ a).max()) > limit:
             return True
         return any(np.linalg.norm(_basis(block).T @ a) > limit for block in self.blocks)
@@ -83,6 +88,21 @@ class Candidates:
         if widest is not None and widest.shape[1] <= MOST_FUNCTIONALS:
             self.add_subspace(widest)
         return widest is not None
+
+    def replace_combinations(self, rng: torch.Generator) -> bool:
+        """Replace rows and blocks that are combinations of sparser rows by these; return whether there were any."""
+        sparser = [sparser_rows(self.data, plane.row, rng) for plane in self.kept]
+        generic = [block @ self.rng.normal(size=block.shape[1]) for block in self.blocks]
+        of_blocks = [sparser_rows(self.data, row, rng) for row in generic]
+        combined = [plane for plane, rows in zip(self.kept, sparser, strict=True) if len(rows)]
+        self.refused += [plane.normal for plane in combined]
+        self.candidates = [plane for plane in self.candidates if all(plane is not one for one in combined)]
+        self.directions = np.array([plane.normal for plane in self.candidates]).reshape(-1, self.n)
+        self.blocks = [block for block, rows in zip(self.blocks, of_blocks, strict=True) if not len(rows)]
+        found = np.vstack([np.zeros((0, self.n + 1)), *sparser, *of_blocks])
+        if len(found):
+            self.add_candidates(found)
+        return len(found) > 0
 
     def add_subspace(self, null: Array) -> None:
         """Keep a null space for later, once."""

@@ -10,6 +10,8 @@ r"""The search for n independent hyperplanes that hold the samples whose latents
 3. *Candidates* are refined, and combinations of rows are separated from rows (`candidates.py`). The subspace of a
    combination is searched in turn.
 4. *Algebra* on the on/off codes of the rows found so far isolates rows that no start has reached.
+5. Rows that are *combinations* after all are replaced by the sparser rows they consist of (`combinations.py`), and the
+   search goes on: the sparser rows may be known already, and others be missing.
 """
 
 from collections.abc import Sequence
@@ -36,6 +38,7 @@ from identifiable.training.clock import require_time
 
 SMOOTH = (1.0, 0.7, 0.5, 0.3)  # widths ε of the descent where no latent is exactly inactive, in sd
 COARSE, FINE = (0.5, 0.286, 0.164, 0.093), (0.053, 0.031, 0.018, 0.01)  # widths ε of the descent, in sd
+REPAIRS = 6  # times that rows that are combinations may be replaced
 # Contrast of the start and τ of the descent: the first round has the first four, or eight of few latents, and so on.
 SCHEDULE = (
     *(("tanh", 0.5), ("tanh", 0.05), ("tanh", 0.2), ("skew", 0.12)),
@@ -242,13 +245,17 @@ class HyperplaneSearch(Candidates):
             number = 1
         if not self.solved:
             self.search_neighbours()
-        while not self.solved and number < max_rounds:
-            require_time()
-            self.start_round(number)
-            self.use_subspaces()
-            number += 1
-            if self.exhausted(number):
+        for _ in range(REPAIRS):
+            while not self.solved and number < max_rounds:
+                require_time()
+                self.start_round(number)
+                self.use_subspaces()
+                number += 1
+                if self.exhausted(number):
+                    break
+            if not self.replace_combinations(self.torch_rng):
                 break
+            self.use_subspaces()
         return self.complete()
 
     def complete(self) -> Unmixing:
