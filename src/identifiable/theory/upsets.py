@@ -99,6 +99,20 @@ class UpSets:
             sizes=factor * self.sizes,
         )
 
+    def without(self, dropped: BoolArray) -> Self:
+        """Return the same without the rows of these up-sets (J,), which then count as unexplained only."""
+        number = np.cumsum(~dropped) - 1
+        kept = ~dropped[self.read]
+        return replace(
+            self,
+            sets=self.sets[~dropped],
+            counts=self.counts[~dropped],
+            read=number[self.read[kept]],
+            sizes=self.sizes[kept],
+            means=self.means[kept],
+            covariances=self.covariances[kept],
+        )
+
     @property
     def n(self) -> int:
         """Number of latents."""

@@ -37,6 +37,7 @@ MOST_UNEXPLAINED_OF_ONE = 0.05  # and of those that contain a pattern
 SETTLED = 1e-6  # candidates refuted at this level need no comparison of distributions
 SMALL_P = 0.05  # p-values that enter the truncated product
 TINY = 1e-300
+MOST_ROWS = 100.0  # times the rows up to which it is said how many are needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,12 +252,27 @@ def varied(patterns: Patterns, level: float) -> bool:
     return bool(shown[~np.eye(e.n, dtype=bool)].all())
 
 
-def decide(candidates: Candidates, n: int, level: float) -> tuple[BoolArray, Array]:
-    """Return which latents (n,) are straight, and their p-values, each at this level.
+def rows_needed(evidence: UpSets, found: UpSetReading) -> float | None:
+    """Return the number of rows at which superset and weight would show every latent to be straight; None for never.
 
-    Partners of a latent that is not straight are not straight: those proved straight drop out.
+    It is the least at which the tests refute on the counts expected at the present shares: half of all data sets of
+    that size do.
     """
-    straight, p = np.zeros(n, dtype=bool), np.ones(n)
+    level = found.error_level / 2 / evidence.n
+    for factor in MOST_ROWS ** np.linspace(0, 1, 25)[1:]:
+        candidates = by_counts(Patterns(evidence.with_rows(factor)))
+        if decide(candidates, evidence.n, level, found.straight)[0].all():
+            return float(factor * evidence.rows)
+    return None
+
+
+def decide(candidates: Candidates, n: int, level: float, known: BoolArray | None = None) -> tuple[BoolArray, Array]:
+    """Return which latents (n,) are straight, and their p-values, each at this level; some may be known to be.
+
+    Partners of a latent that is not straight are not straight: those proved straight drop out. So does a single one
+    that is left: there is no other to exchange it with.
+    """
+    straight, p = np.zeros(n, dtype=bool) if known is None else known, np.ones(n)
     while True:
         of_groups = candidates.of_groups(straight)
         for c in np.flatnonzero(~straight):
