@@ -83,11 +83,24 @@ class UpSets:
         far = np.abs(latents) > tau
         both = far & (np.abs(other) > tau)
         sets, group, counts = np.unique(both, axis=0, return_inverse=True, return_counts=True)
-        outer = np.unique(both & (np.minimum(np.abs(latents), np.abs(other)) > 2 * tau), axis=0, return_counts=True)
+        outer_sets, outer_counts = np.unique(
+            both & (np.minimum(np.abs(latents), np.abs(other)) > 2 * tau), axis=0, return_counts=True
+        )
         close = far & (np.abs(latents) < 2 * tau)
-        odds = READING.hidden * close.sum(0) / np.maximum(far.sum(0), 1) + READING.hidden_least
+        odds: Array = READING.hidden * close.sum(0) / np.maximum(far.sum(0), 1) + READING.hidden_least
         read = _moments((latents, other), sets, group.ravel(), counts, READING.cut * tau)
-        return cls(len(latents), tau, width, kappa, sets, counts.astype(float), outer[0], outer[1] * 1.0, odds, *read)
+        return cls(
+            len(latents),
+            tau,
+            width,
+            kappa,
+            sets,
+            counts.astype(float),
+            outer_sets,
+            outer_counts.astype(float),
+            odds,
+            *read,
+        )
 
     def with_rows(self, factor: float) -> Self:
         """Return what so many times as many rows would show at the same shares."""
@@ -192,8 +205,9 @@ def _moments(
     active = sets.sum(1)
     candidates = np.flatnonzero((counts >= READING.fewest_rows) & (active > 0) & (active <= MOST_ACTIVE))
     order, ends = np.argsort(group, kind="stable"), np.cumsum(counts)
-    read, sizes, means, covariances = [], [], [], []
-    for j in candidates:
+    read: list[int] = []
+    found: list[tuple[list[int], Array, Array]] = []
+    for j in candidates.tolist():
         rows = order[ends[j] - counts[j] : ends[j]]
         own = [t[np.ix_(rows, sets[j])] for t in restarts]
         own = [x[(np.abs(x) > cut).all(1)] for x in own]
@@ -203,9 +217,10 @@ def _moments(
         for r, x in enumerate(own):
             m, v = statistics_of(x)
             mean[r, : len(m)], covariance[r, : len(m), : len(m)] = m, v
-        read, sizes = [*read, j], [*sizes, [len(x) for x in own]]
-        means, covariances = [*means, mean], [*covariances, covariance]
+        read.append(j)
+        found.append(([len(x) for x in own], mean, covariance))
     P = len(read)
+    sizes, means, covariances = zip(*found, strict=True) if found else ((), (), ())
     return (
         np.array(read, dtype=np.int64),
         np.array(sizes, dtype=np.float64).reshape(P, 2),

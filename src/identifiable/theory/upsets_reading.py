@@ -34,6 +34,7 @@ RATIO = 1.5  # of the shares in which the active latents of two patterns are see
 TWICE = 2.0  # a witness has more than so many times the rows that strays explain
 MOST_UNEXPLAINED = 0.03  # share of rows beyond 2 tau that no witness explains, up to which distributions are compared,
 MOST_UNEXPLAINED_OF_ONE = 0.05  # and of those that contain a pattern
+STRAIGHT_SHARE = 0.8  # of the error level, for straight latents; the rest is for varied ones
 SETTLED = 1e-6  # candidates refuted at this level need no comparison of distributions
 SMALL_P = 0.05  # p-values that enter the truncated product
 TINY = 1e-300
@@ -53,6 +54,7 @@ class UpSetReading:
     witnesses : (W, n) up-sets that are patterns of their own: strays explain less than half of their rows.
     unexplained : share of the rows with latents beyond 2 tau that contain no witness.
     error_level : probability of a wrong entry in `straight` or `varied`, at most.
+    level : p-value from which a latent counts as straight.
     """
 
     straight: BoolArray
@@ -62,6 +64,7 @@ class UpSetReading:
     witnesses: BoolArray
     unexplained: float
     error_level: float
+    level: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +98,9 @@ class Candidates:
 
 
 def read(evidence: UpSets, error_level: float = 0.05) -> UpSetReading:
-    """Decide which latents are straight and whether all are varied; each takes half of the error level."""
+    """Decide which latents are straight, and with a fifth of the error level whether all are varied."""
     patterns = Patterns(evidence)
-    level = error_level / 2 / evidence.n
+    level = STRAIGHT_SHARE * error_level / evidence.n
     candidates = by_counts(patterns)
     straight, p = decide(candidates, evidence.n, level)
     if not straight.all() and patterns.comparable.any():
@@ -107,7 +110,8 @@ def read(evidence: UpSets, error_level: float = 0.05) -> UpSetReading:
         straight=straight,
         p_values=p,
         exchangeable=exchangeable(candidates, straight, level),
-        varied=varied(patterns, error_level / 2),
+        varied=varied(patterns, (1 - STRAIGHT_SHARE) * error_level),
+        level=level,
         witnesses=evidence.sets[patterns.witnesses],
         unexplained=patterns.unexplained,
         error_level=error_level,
@@ -212,12 +216,12 @@ def by_counts(patterns: Patterns) -> Candidates:
 def by_distributions(candidates: Candidates, patterns: Patterns) -> Candidates:
     """Return the candidates tested by distribution as well, where that can be done and may be needed."""
     p, found = candidates.p.copy(), {}
-    for q in np.flatnonzero(candidates.partner >= 0):
+    for q in np.flatnonzero(candidates.partner >= 0).tolist():
         g = candidates.group[q]
         first = patterns.invariants(int(candidates.witness[g]), int(candidates.c[g]))
         second = patterns.invariants(int(candidates.partner[q]), int(candidates.d[q]))
         if first is not None and second is not None:
-            found[int(q)] = list(zip(first, second, strict=True))
+            found[q] = list(zip(first, second, strict=True))
     is_witness = np.isin(candidates.partner, patterns.witnesses)
     once = is_witness & (candidates.partner > candidates.witness[candidates.group])
     extra = MapError.between([_disagreement(pairs) for q, pairs in found.items() if once[q]])
@@ -258,10 +262,9 @@ def rows_needed(evidence: UpSets, found: UpSetReading) -> float | None:
     It is the least at which the tests refute on the counts expected at the present shares: half of all data sets of
     that size do.
     """
-    level = found.error_level / 2 / evidence.n
     for factor in MOST_ROWS ** np.linspace(0, 1, 25)[1:]:
         candidates = by_counts(Patterns(evidence.with_rows(factor)))
-        if decide(candidates, evidence.n, level, found.straight)[0].all():
+        if decide(candidates, evidence.n, found.level, found.straight)[0].all():
             return float(factor * evidence.rows)
     return None
 
@@ -269,8 +272,8 @@ def rows_needed(evidence: UpSets, found: UpSetReading) -> float | None:
 def decide(candidates: Candidates, n: int, level: float, known: BoolArray | None = None) -> tuple[BoolArray, Array]:
     """Return which latents (n,) are straight, and their p-values, each at this level; some may be known to be.
 
-    Partners of a latent that is not straight are not straight: those proved straight drop out. So does a single one
-    that is left: there is no other to exchange it with.
+    Partners of a latent that is not straight are not straight: those proved straight drop out. A single one that
+    is left is straight too, if some witness contains it: there is no other to exchange it with.
     """
     straight, p = np.zeros(n, dtype=bool) if known is None else known, np.ones(n)
     while True:
@@ -279,6 +282,8 @@ def decide(candidates: Candidates, n: int, level: float, known: BoolArray | None
             own = of_groups[candidates.c == c]
             p[c] = min(1.0, 2 * min(len(own) * own.min(), truncated_product(own))) if len(own) else 1.0
         found = straight | (p <= level)
+        if (~found).sum() == 1:
+            found[~found] = np.isin(np.flatnonzero(~found), candidates.c)
         if (found == straight).all():
             return straight, p
         straight = found

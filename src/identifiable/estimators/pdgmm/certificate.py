@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from identifiable.agreement.stability import Stability
 from identifiable.arrays import Array, BoolArray, IntArray
 from identifiable.distributions.mixture import Mixture
-from identifiable.estimators.pdgmm.goodness import Goodness
-from identifiable.theory import Certificate, Check, Level, certify
+from identifiable.estimators.pdgmm.goodness import DRAWN, Goodness, distinguished, largest_auc
+from identifiable.theory import Certificate, Check, Level, Verdict, certify
 from identifiable.theory.certificate import Blocks, named
 from identifiable.theory.partitions import blocks_of as blocks_from
 from identifiable.theory.partitions import linked
@@ -28,6 +28,7 @@ class Thresholds:
     unexplained: float = 0.1  # share of rows that fit no pattern from which nothing is certified
     all_active: float = 0.1  # share of rows with all latents active that raises a doubt: more than misread patterns
     by_chance: float = 3.0  # times that share under independence that raises a doubt
+    fewest_full_rank: int = 20  # held-out rows with all latents active that can show a component of full rank
     full_rank: float = 0.5  # rows with all latents active count from this share of the largest other pattern on
     flattest: float = 0.02  # sd below which a direction is degenerate under a full-rank mixture, where hardly any is
 
@@ -164,7 +165,7 @@ def mixing_check(*, projected: bool) -> Check:
     if projected:
         sentence = "The columns have more dimensions than there are latents. Assumed: projecting them is injective."
         remedy = "Pass as many columns as latents, of which is known that they determine the latents."
-    verdict = "inconclusive" if projected else "holds"
+    verdict: Verdict = "inconclusive" if projected else "holds"
     return Check("mixing", "the fitted columns determine the latents", None, None, verdict, sentence, remedy)
 
 
@@ -184,7 +185,6 @@ def patterns_check(found: UpSetReading, evidence: UpSets) -> Check:
 
 def straight_check(found: UpSetReading, evidence: UpSets, used: IntArray) -> Check:
     """Judge whether no decoder can exchange parts of latents (in place of 3.4)."""
-    level = found.error_level / 2 / evidence.n
     shown = [int(i) for i in used[found.straight]]
     sentence = f"{named('Latent', shown)}: no decoder that bends where they are inactive gives these patterns. "
     if not shown:
@@ -193,9 +193,9 @@ def straight_check(found: UpSetReading, evidence: UpSets, used: IntArray) -> Che
         name="exchanges",
         statement="no decoder can exchange one side of a latent for one side of another (in place of 3.4)",
         statistic=float(found.p_values.max()),
-        threshold=level,
+        threshold=found.level,
         verdict="holds" if found.straight.all() else "inconclusive",
-        sentence=f"{sentence}Largest p-value {found.p_values.max():.2g}, needed {level:.2g} per latent; up to "
+        sentence=f"{sentence}Largest p-value {found.p_values.max():.2g}, needed {found.level:.2g} per latent; up to "
         f"{evidence.kappa:.1%} misread rows per latent are allowed for.",
         remedy="" if found.straight.all() else more_rows(evidence, found),
     )
@@ -217,7 +217,7 @@ def varied_check(found: UpSetReading) -> Check:
         name="3.8",
         statement="for any two latents, each is active in some rows in which the other is not",
         statistic=None,
-        threshold=found.error_level / 2,
+        threshold=None,
         verdict="holds" if found.varied else "inconclusive",
         sentence="Shown for all pairs of latents."
         if found.varied
@@ -228,27 +228,35 @@ def varied_check(found: UpSetReading) -> Check:
 def without_spurious(found: UpSets, *, full_rank: bool) -> UpSets:
     """Return the up-sets without those of all latents, unless a component of full rank explains these rows.
 
-    It must be preferred on held-out rows (`full_rank`) and be as frequent as patterns are: such a component alone
+    Held-out rows must prefer it (`full_rank`), and it must be as frequent as patterns are: such a component alone
     proves that no decoder bends, and rows that the flow maps badly look like one.
     """
-    every = found.sets.all(1)
+    every: BoolArray = np.array(found.sets.all(1))
     largest = found.counts[found.sets.any(1) & ~every].max(initial=0.0)
     if not every.any() or (full_rank and found.counts[every][0] >= THRESHOLDS.full_rank * largest):
         return found
     return found.without(every)
 
 
-def prefer_full_rank(mixture: Mixture, patterns: BoolArray, held: Array, width: float, tau: float) -> bool:
-    """Return whether held-out rows (M, n) with all latents clearly active prefer a full-rank component to the others.
+def prefer_full_rank(
+    mixture: Mixture, patterns: BoolArray, held: Array, fit: tuple[float, float], rng: np.random.Generator
+) -> bool:
+    """Return whether a full-rank component explains the held-out rows (M, n) with all latents clearly active.
 
-    The mean difference of their log-likelihoods must exceed two of its standard errors.
+    `fit` is the width e and tau. The mean gain in log-likelihood over the best other component must exceed two of its
+    standard errors, and the rows must look like samples of the component: rows that are sparse in another basis do not.
     """
-    rows, every = held[(np.abs(held) > tau).all(1)], patterns.all(1)
-    if len(rows) < 2 or not every.any():
+    width, tau = fit
+    rows, every = held[(np.abs(held) > tau).all(1)], np.flatnonzero(patterns.all(1))
+    if len(rows) < THRESHOLDS.fewest_full_rank or not len(every):
         return False
     joint = mixture.log_joint(rows, floor=width)
-    gain = joint[:, every].max(1) - joint[:, ~every].max(1, initial=-np.inf)
-    return bool(gain.mean() > 2 * gain.std(ddof=1) / np.sqrt(len(rows)))
+    gain = joint[:, every].max(1) - np.delete(joint, every, 1).max(1, initial=-np.inf)
+    if gain.mean() <= 2 * gain.std(ddof=1) / np.sqrt(len(rows)):
+        return False
+    samples = Mixture([1.0], mixture.means[every[:1]], mixture.covariances[every[:1]]).sample(DRAWN, rng)[0]
+    samples = samples[(np.abs(samples) > tau).all(1)]
+    return distinguished(rows, samples, rng) <= largest_auc(len(rows), len(samples))
 
 
 def other_basis(patterns: NDArray[np.bool_], weights: Array) -> Check | None:

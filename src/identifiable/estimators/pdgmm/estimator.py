@@ -330,7 +330,8 @@ class PDGMM(TrainedModel):
         The up-sets are those of the kept restart and the one that agrees with it most.
         """
         held, used = self._latents(data.X_held)[0].astype(np.float64), list(self._used)
-        self.goodness_ = Goodness.of(held, self.mixture_, self.smoothing_, np.random.default_rng(data.seed))
+        rng = np.random.default_rng(data.seed)
+        self.goodness_ = Goodness.of(held, self.mixture_, self.smoothing_, rng)
         self.up_sets_ = None
         if self.n_restarts == 1 or not used:
             return
@@ -339,7 +340,8 @@ class PDGMM(TrainedModel):
         other = self._latents(data.X_train.astype(np.float32), module=module)[0]
         if np.isfinite(other).all():
             found = UpSets.of(z[:, used], other[:, used], self.smoothing_)
-            trusted = prefer_full_rank(self.mixture_, self.masks_.patterns[:, used], held, self.smoothing_, found.tau)
+            widths, square = (self.smoothing_, found.tau), len(used) == self._n_features_out
+            trusted = square and prefer_full_rank(self.mixture_, self.masks_.patterns, held, widths, rng)
             self.up_sets_ = without_spurious(found, full_rank=trusted)
 
     @property

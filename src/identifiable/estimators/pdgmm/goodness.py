@@ -75,7 +75,7 @@ class Goodness:
         rows, samples = (z + SMOOTHING * width * rng.standard_normal(z.shape) for z in (held, drawn))
         varies = np.ptp(drawn, axis=0) > 0  # a latent that is never active is noise alone
         distances = np.array([ks_2samp(a, b).statistic for a, b in zip(rows.T, samples.T, strict=True)])
-        auc = _auc(_features(rows[:, varies]), _features(samples[:, varies]), rng) if varies.any() else 0.5
+        auc = distinguished(rows[:, varies], samples[:, varies], rng) if varies.any() else 0.5
         return cls(np.where(varies, distances, 0.0), auc, len(held))
 
     @property
@@ -87,7 +87,7 @@ class Goodness:
     @property
     def largest_auc(self) -> float:
         """AUC that the classifier may have: the limit, and what chance adds at so many rows."""
-        return float(LIMITS.auc + norm.isf(LIMITS.error_level) * np.sqrt((1 / self.rows + 1 / DRAWN) / 12))
+        return largest_auc(self.rows, DRAWN)
 
     @property
     def failing(self) -> tuple[int, ...]:
@@ -111,6 +111,18 @@ class Goodness:
             f"{self.largest_distance:.2f}).{where}",
             remedy="" if holds else "More steps (max_steps) or another model may fit.",
         )
+
+
+def largest_auc(rows: int, samples: int) -> float:
+    """Return the AUC that a classifier of so many rows and samples may have."""
+    return float(LIMITS.auc + norm.isf(LIMITS.error_level) * np.sqrt((1 / rows + 1 / max(samples, 1)) / 12))
+
+
+def distinguished(rows: Array, samples: Array, rng: np.random.Generator) -> float:
+    """Return the AUC of a classifier of latents of rows (M, n) and of samples (S, n); 1 if either is too few."""
+    if min(len(rows), len(samples)) < 2 * FOLDS:
+        return 1.0
+    return _auc(_features(rows), _features(samples), rng)
 
 
 def _features(t: Array) -> Array:
