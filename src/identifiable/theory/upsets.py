@@ -51,7 +51,8 @@ class UpSets:
     rows : number of rows N.
     tau : a latent is clearly active beyond it, in standard deviations of an active latent.
     width : smoothing width e of the fit, in the same unit.
-    kappa : bound on the share of rows in which an inactive latent seems clearly active.
+    odd, inactive : rows in which a latent is beyond tau in one restart only, and in which it is inactive, of the latent
+        for which the first are most frequent.
     sets, counts : distinct up-sets (J, n) and their numbers of rows (J,).
     outer_sets, outer_counts : the same at 2 tau.
     odds : (n,) bounds on the odds that an active latent is not clearly active.
@@ -63,7 +64,8 @@ class UpSets:
     rows: float
     tau: float
     width: float
-    kappa: float
+    odd: float
+    inactive: float
     sets: BoolArray
     counts: Array
     outer_sets: BoolArray
@@ -79,7 +81,7 @@ class UpSets:
         """Read the latents (N, n) that two restarts give the same rows; `width` is the smoothing of the fit."""
         latents = np.asarray(latents, dtype=np.float64)
         other = matched(latents, np.asarray(other, dtype=np.float64))
-        tau, kappa = threshold(latents, other, width)
+        tau, odd, inactive = threshold(latents, other, width)
         far = np.abs(latents) > tau
         both = far & (np.abs(other) > tau)
         sets, group, counts = np.unique(both, axis=0, return_inverse=True, return_counts=True)
@@ -93,7 +95,8 @@ class UpSets:
             len(latents),
             tau,
             width,
-            kappa,
+            odd,
+            inactive,
             sets,
             counts.astype(float),
             outer_sets,
@@ -107,6 +110,8 @@ class UpSets:
         return replace(
             self,
             rows=factor * self.rows,
+            odd=factor * self.odd,
+            inactive=factor * self.inactive,
             counts=factor * self.counts,
             outer_counts=factor * self.outer_counts,
             sizes=factor * self.sizes,
@@ -130,6 +135,11 @@ class UpSets:
     def n(self) -> int:
         """Number of latents."""
         return self.sets.shape[1]
+
+    @property
+    def kappa(self) -> float:
+        """Bound on the share of rows in which an inactive latent seems clearly active."""
+        return max(READING.least_kappa, _bound(self.odd, self.inactive))
 
     @property
     def region(self) -> float:
@@ -181,20 +191,29 @@ def matched(latents: Array, other: Array) -> Array:
     return other[:, order] * np.where((latents * other[:, order]).sum(0) < 0, -1.0, 1.0)
 
 
-def threshold(latents: Array, other: Array, width: float) -> tuple[float, float]:
-    """Return tau and kappa: the smallest tau at which the restarts vouch for the least kappa, else the best one."""
-    rates = [READING.safety * _odd_rate(np.abs(latents), np.abs(other), w * width) for w in READING.widths]
-    enough = [i for i, rate in enumerate(rates) if rate <= READING.least_kappa]
-    chosen = enough[0] if enough else int(np.argmin(rates))
-    return READING.widths[chosen] * width, max(READING.least_kappa, rates[chosen])
+def threshold(latents: Array, other: Array, width: float) -> tuple[float, float, float]:
+    """Return tau, and for the latent with most contradictions their number and that of the rows without it.
+
+    tau is the smallest at which the restarts vouch for the least kappa, else that at which kappa is smallest.
+    """
+    found = [(w * width, *_contradictions(np.abs(latents), np.abs(other), w * width)) for w in READING.widths]
+    bounds = [_bound(odd, inactive) for _, odd, inactive in found]
+    enough = [i for i, bound in enumerate(bounds) if bound <= READING.least_kappa]
+    return found[enough[0] if enough else int(np.argmin(bounds))]
 
 
-def _odd_rate(first: Array, second: Array, tau: float) -> float:
-    """Return a 95 % bound on the rate at which an inactive latent is beyond tau in one restart only, of the worst."""
+def _contradictions(first: Array, second: Array, tau: float) -> tuple[float, float]:
+    """Return in how many rows a latent is beyond tau in one restart and below tau / 2 in the other, and inactive."""
     far, near = [t > tau for t in (first, second)], [t < tau / 2 for t in (first, second)]
     odd = ((far[0] & near[1]).sum(0) + (far[1] & near[0]).sum(0)) / 2
     inactive = (near[0] & near[1]).sum(0) + odd
-    return float(stats.beta.ppf(0.95, odd + 1, np.maximum(inactive - odd, 1)).max())
+    worst = int(stats.beta.ppf(0.95, odd + 1, np.maximum(inactive - odd, 1)).argmax())
+    return float(odd[worst]), float(inactive[worst])
+
+
+def _bound(odd: float, inactive: float) -> float:
+    """Return a 95 % bound on the rate of contradictions, times the safety factor."""
+    return READING.safety * float(stats.beta.ppf(0.95, odd + 1, max(inactive - odd, 1)))
 
 
 def _moments(
