@@ -32,7 +32,9 @@ from identifiable.theory.upsets_gaussians import (
 
 RATIO = 1.5  # of the shares in which the active latents of two patterns are seen to be active
 TWICE = 2.0  # a witness has more than so many times the rows that strays explain
-MOST_UNEXPLAINED = 0.03  # share of rows beyond 2 tau that no witness explains, up to which distributions are compared,
+MOST_UNEXPLAINED = (
+    0.03  # share of rows beyond 2 tau that are part of no witness, up to which distributions are compared,
+)
 MOST_UNEXPLAINED_OF_ONE = 0.05  # and of those that contain a pattern
 STRAIGHT_SHARE = 0.8  # of the error level, for straight latents; the rest is for varied ones
 SETTLED = 1e-6  # candidates refuted at this level need no comparison of distributions
@@ -52,7 +54,7 @@ class UpSetReading:
     exchangeable : pairs of latents that the tests did not exclude from being exchanged.
     varied : whether each latent is shown to be active in some rows in which any other one is not.
     witnesses : (W, n) up-sets that are patterns of their own: strays explain less than half of their rows.
-    unexplained : share of the rows with latents beyond 2 tau that contain no witness.
+    unexplained : share of the rows that no witness explains: their latents beyond 2 tau are part of none.
     error_level : probability of a wrong entry in `straight` or `varied`, at most.
     level : p-value from which a latent counts as straight.
     """
@@ -156,14 +158,30 @@ class Patterns:
 
     @cached_property
     def unexplained(self) -> float:
-        """Share of the rows whose up-set at 2 tau is part of no witness."""
+        """Share of the rows that at 2 tau are part of no witness, or of witnesses too rare to have so many rows.
+
+        Small witnesses come first; each has as many rows as its count and the odds of hidden latents allow.
+        """
+        e = self.evidence
+        left, size = e.outer_counts.copy(), e.outer_sets.sum(1)
+        for w in self.witnesses[np.argsort(e.sets[self.witnesses].sum(1), kind="stable")]:
+            within = np.flatnonzero(~(e.outer_sets & ~e.sets[w]).any(1))
+            within = within[np.argsort(-size[within], kind="stable")]  # other witnesses can explain the smaller ones
+            rows = e.counts[w] * np.prod(1 + e.odds[e.sets[w]])
+            before = np.cumsum(left[within]) - left[within]
+            left[within] -= np.clip(rows - before, 0, left[within])
+        return float(left[size > 0].sum() / e.rows)
+
+    @cached_property
+    def contradicted(self) -> float:
+        """Share of the rows that at 2 tau are part of no witness."""
         return float(self.evidence.outer_counts[self.outside].sum() / self.evidence.rows)
 
     @cached_property
     def comparable(self) -> BoolArray:
         """Up-sets (J,) whose distribution can be compared: few of the rows that contain them are unexplained."""
         found = np.zeros(len(self.evidence.sets), dtype=bool)
-        if self.unexplained <= MOST_UNEXPLAINED:
+        if self.contradicted <= MOST_UNEXPLAINED:
             for j in self.frequent:
                 counts = self.evidence.outer_counts * (self.evidence.outer_sets >= self.evidence.sets[j]).all(1)
                 found[j] = counts[self.outside].sum() <= MOST_UNEXPLAINED_OF_ONE * counts.sum()
@@ -322,7 +340,7 @@ def truncated_product(p: Array, below: float = SMALL_P) -> float:
     Examples
     --------
     >>> round(truncated_product(np.array([0.01, 0.5])), 4)
-    0.0361
+    0.0215
     """
     small = p[p <= below]
     if not len(small):

@@ -25,7 +25,7 @@ class Thresholds:
     """What decides a certificate, beside the thresholds of the theorems and of the reading."""
 
     error_level: float = 0.05  # of the whole certificate
-    unexplained: float = 0.1  # share of rows that fit no pattern from which nothing is certified
+    unexplained: float = 0.05  # share of rows that fit no pattern from which nothing is certified
     all_active: float = 0.1  # share of rows with all latents active that raises a doubt: more than misread patterns
     by_chance: float = 3.0  # times that share under independence that raises a doubt
     fewest_full_rank: int = 20  # held-out rows with all latents active that can show a component of full rank
