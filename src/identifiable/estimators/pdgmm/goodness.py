@@ -11,6 +11,7 @@ The latents determine the rows, so what cannot be distinguished in the latents c
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.stats import ks_2samp, norm, rankdata
@@ -88,6 +89,11 @@ class Goodness:
     def largest_auc(self) -> float:
         """AUC that the classifier may have: the limit, and what chance adds at so many rows."""
         return largest_auc(self.rows, DRAWN)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers, for JSON."""
+        limits = {"largest_distance": self.largest_distance, "largest_auc": self.largest_auc}
+        return vars(self) | limits | {"distances": self.distances.tolist()}
 
     @property
     def failing(self) -> tuple[int, ...]:
