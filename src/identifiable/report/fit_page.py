@@ -160,7 +160,8 @@ def _reliability(account: Account, *, named: bool) -> Section:
         lead.append(
             "Misfit: largest difference between the distribution functions of the latent in held-out rows and in "
             f"samples of the model; above {goodness['largest_distance']:.2f} the model does not describe it. A "
-            f"classifier distinguishes rows from samples with AUC {goodness['auc']:.2f} (at most {goodness['largest_auc']:.2f})."
+            f"classifier distinguishes rows from samples with AUC {goodness['auc']:.2f} (at most "
+            f"{goodness['largest_auc']:.2f})."
         )
     if named:
         lead.append(

@@ -188,10 +188,10 @@ def _invariants(theta: Array, c: int) -> Array:
     others = [i for i in range(mu.shape[1]) if i != c]
     variance = covariance[:, c, c]
     beta = covariance[:, others, c] / variance[:, None]
-    rest = covariance[:, others][:, :, others] - beta[:, :, None] * beta[:, None] * variance[:, None, None]
-    sd = np.sqrt(np.einsum("bii->bi", rest))
+    left = covariance[:, others][:, :, others] - beta[:, :, None] * beta[:, None] * variance[:, None, None]
+    sd = np.sqrt(np.einsum("bii->bi", left))
     i, j = np.triu_indices(len(others), 1)
-    correlations = np.clip(rest[:, i, j] / (sd[:, i] * sd[:, j]), -0.999, 0.999)
+    correlations = np.clip(left[:, i, j] / (sd[:, i] * sd[:, j]), -0.999, 0.999)
     place = (mu[:, others] - beta * mu[:, [c]]) / sd
     return np.c_[mu[:, c] / np.sqrt(variance), place, np.log(sd), np.arctanh(correlations)]
 

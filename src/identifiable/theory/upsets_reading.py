@@ -36,7 +36,7 @@ MOST_UNEXPLAINED = (
     0.03  # share of rows beyond 2 tau that are part of no witness, up to which distributions are compared,
 )
 MOST_UNEXPLAINED_OF_ONE = 0.05  # and of those that contain a pattern
-STRAIGHT_SHARE = 0.8  # of the error level, for straight latents; the rest is for varied ones
+STRAIGHT_SHARE = 0.8  # of the error level, for straight latents; the remainder is for varied ones
 SETTLED = 1e-6  # candidates refuted at this level need no comparison of distributions
 SMALL_P = 0.05  # p-values that enter the truncated product
 TINY = 1e-300
@@ -53,7 +53,7 @@ class UpSetReading:
     p_values : (n,) of the hypothesis that a latent is not straight.
     exchangeable : pairs of latents that the tests did not exclude from being exchanged.
     varied : whether each latent is shown to be active in some rows in which any other one is not.
-    witnesses : (W, n) up-sets that are patterns of their own: strays explain less than half of their rows.
+    witnesses : (W, n) up-sets that are patterns in themselves: strays explain less than half of their rows.
     unexplained : share of the rows that no witness explains: their latents beyond 2 tau are part of none.
     error_level : probability of a wrong entry in `straight` or `varied`, at most.
     level : p-value from which a latent counts as straight.
@@ -122,7 +122,7 @@ def read(evidence: UpSets, error_level: float = 0.05) -> UpSetReading:
 
 @dataclass(frozen=True, eq=False)
 class Patterns:
-    """Up-sets, and which of them are patterns of their own."""
+    """Up-sets, and which of them are patterns in themselves."""
 
     evidence: UpSets
 
@@ -145,7 +145,7 @@ class Patterns:
 
     @cached_property
     def witnesses(self) -> IntArray:
-        """Up-sets that are patterns of their own, as numbers."""
+        """Up-sets that are patterns in themselves, as numbers."""
         return self.frequent[self.evidence.counts[self.frequent] > TWICE * self.stray[self.frequent]]
 
     @cached_property

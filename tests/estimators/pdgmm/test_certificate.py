@@ -1,4 +1,4 @@
-"""What a fit is told: levels, premises and doubts, from the latents of two restarts."""
+"""Levels, premises and doubts of a certificate, from the latents of two restarts."""
 
 import itertools
 
@@ -96,7 +96,7 @@ def test_doubts_leave_nothing_certified(identified, given, check, verdict, if_un
     assert found.if_undecided_hold == if_undecided_hold
 
 
-def test_a_single_restart_is_told_what_to_do(identified):
+def test_the_certificate_of_a_single_restart_says_what_to_do(identified):
     found = certified(identified, fives(), stability=Stability(np.ones((1, 1))))
     assert "n_restarts=2" in found["agreement"].remedy
 
