@@ -186,7 +186,8 @@ class UpSets:
 
 def matched(latents: Array, other: Array) -> Array:
     """Return the latents of another restart in the order and with the signs of the first."""
-    correlation = np.nan_to_num(np.corrcoef(latents.T, other.T)[: latents.shape[1], latents.shape[1] :])
+    with np.errstate(invalid="ignore", divide="ignore"):  # constant latents match none
+        correlation = np.nan_to_num(np.corrcoef(latents.T, other.T)[: latents.shape[1], latents.shape[1] :])
     order = linear_sum_assignment(-np.abs(correlation))[1]
     return other[:, order] * np.where((latents * other[:, order]).sum(0) < 0, -1.0, 1.0)
 

@@ -108,11 +108,15 @@ def read(evidence: UpSets, error_level: float = 0.05) -> UpSetReading:
     if not straight.all() and patterns.comparable.any():
         candidates = by_distributions(candidates, patterns)
         straight, p = decide(candidates, evidence.n, level)
+    all_varied = varied(patterns, (1 - STRAIGHT_SHARE) * error_level)
+    if all_varied and straight.sum() == evidence.n - 1:  # the last one is active somewhere, and has no partner left
+        p[~straight] = p[straight].max(initial=0.0)
+        straight = np.ones_like(straight)
     return UpSetReading(
         straight=straight,
         p_values=p,
         exchangeable=exchangeable(candidates, straight, level),
-        varied=varied(patterns, (1 - STRAIGHT_SHARE) * error_level),
+        varied=all_varied,
         level=level,
         witnesses=evidence.sets[patterns.witnesses],
         unexplained=patterns.unexplained,
@@ -282,7 +286,7 @@ def rows_needed(evidence: UpSets, found: UpSetReading) -> float | None:
     """
     for factor in MOST_ROWS ** np.linspace(0, 1, 25)[1:]:
         candidates = by_counts(Patterns(evidence.with_rows(factor)))
-        if decide(candidates, evidence.n, found.level, found.straight)[0].all():
+        if decide(candidates, evidence.n, found.level, found.straight)[0].sum() >= evidence.n - 1:
             return float(factor * evidence.rows)
     return None
 
@@ -290,8 +294,7 @@ def rows_needed(evidence: UpSets, found: UpSetReading) -> float | None:
 def decide(candidates: Candidates, n: int, level: float, known: BoolArray | None = None) -> tuple[BoolArray, Array]:
     """Return which latents (n,) are straight, and their p-values, each at this level; some may be known to be.
 
-    Partners of a latent that is not straight are not straight: those proved straight drop out. A single one that
-    is left is straight too, if some witness contains it: there is no other to exchange it with.
+    Partners of a latent that is not straight are not straight: those proved straight drop out.
     """
     straight, p = np.zeros(n, dtype=bool) if known is None else known, np.ones(n)
     while True:
@@ -300,8 +303,6 @@ def decide(candidates: Candidates, n: int, level: float, known: BoolArray | None
             own = of_groups[candidates.c == c]
             p[c] = min(1.0, 2 * min(len(own) * own.min(), truncated_product(own))) if len(own) else 1.0
         found = straight | (p <= level)
-        if (~found).sum() == 1:
-            found[~found] = np.isin(np.flatnonzero(~found), candidates.c)
         if (found == straight).all():
             return straight, p
         straight = found
@@ -313,9 +314,9 @@ def exchangeable(candidates: Candidates, straight: BoolArray, level: float) -> t
     open_pairs = np.zeros((n, n), dtype=bool)
     left = candidates.p > level
     open_pairs[c[left], candidates.d[left]] = True
-    unseen = ~np.isin(np.arange(n), candidates.c)  # in no witness: nothing is excluded
-    open_pairs |= unseen[:, None]
-    open_pairs &= ~straight[:, None] & ~straight[None]
+    both = ~straight[:, None] & ~straight[None] & ~np.eye(n, dtype=bool)
+    open_pairs &= both
+    open_pairs |= ~open_pairs.any(1, keepdims=True) & both  # in no witness, or refuted one by one but not together
     return tuple((int(i), int(j)) for i, j in np.argwhere(np.triu(open_pairs | open_pairs.T, 1)))
 
 
