@@ -26,9 +26,9 @@ from identifiable.theory.certificate import named
 class Limits:
     """Differences that a model may have; it is rejected if they are significantly larger.
 
-    Settled on development data sets (seeds 0-3, 10,000 or 20,000 rows). Of 48 fits with MCC of at least 0.99 the largest
-    AUC was 0.57 and the largest distance 0.07, of which chance explains 0.06. Fits to "1 var, delta 1" with MCC 0.94-0.98
-    have AUC 0.61-0.69. Boosted trees, and features of x, distinguish no better.
+    Settled on development data sets (seeds 0-3, 10,000 or 20,000 rows). Of 48 fits with MCC of at least 0.99 the
+    largest AUC was 0.57 and the largest distance 0.07, of which chance explains 0.06. Fits to "1 var, delta 1" with MCC
+    0.94-0.98 have AUC 0.61-0.69. Boosted trees, and features of x, distinguish no better.
     """
 
     auc: float = 0.58
