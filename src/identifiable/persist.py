@@ -32,18 +32,21 @@ from identifiable.distributions.conditional import ConditionalPrior
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DamagedFileError
 from identifiable.estimators.base import LatentModel, resolve_device
+from identifiable.estimators.pdgmm.goodness import Goodness
 from identifiable.estimators.sparse_unmixing import Masks
 from identifiable.nets import ConvNet, Dense, ResNet
 from identifiable.nets.grid import GridNet
 from identifiable.theory.hyperplanes import SparsityBound
 from identifiable.theory.independence import Correlations
+from identifiable.theory.upsets import UpSets
 from identifiable.training import History
 
 _RESULTS: dict[str, Any] = {
     c.__name__: c
     for c in (
-        *(Auxiliary, ConditionalPrior, ConvNet, Coordinates, Correlations, Dense, Directions, Excess, GridNet),
-        *(History, Masks, Mixture, Pixels, ResNet, SparsityBound, Spans, Stability, Candidate, LatentReport, Units),
+        *(Auxiliary, ConditionalPrior, ConvNet, Coordinates, Correlations, Dense, Directions, Excess, Goodness),
+        *(GridNet, History, Masks, Mixture, Pixels, ResNet, SparsityBound, Spans, Stability, Candidate),
+        *(LatentReport, Units, UpSets),
     )
 }  # the small typed values an estimator may hold
 

@@ -30,3 +30,12 @@ def test_missing_entries_are_left_out():
     assert {k: v for k, v in certificate_in_words({}).items() if v} == dict.fromkeys(("level", "guarantee"), "unknown")
     (check,) = certificate_in_words({"checks": [{}]})["checks"]
     assert (check["verdict"], check["sign"], check["mark"]) == ("inconclusive", "?", "soft")
+
+
+def test_premises_pairs_and_remedies_are_shown():
+    saved = {"level": "PS unless bent", "sentence": "Every latent (error level 5%).", "premises": ["x is injective"]}
+    check = CHECK | {"verdict": "inconclusive", "remedy": "About 900 more rows would do."}
+    found = certificate_in_words(saved | {"exchangeable": [[0, 3]], "checks": [check]})
+    assert found["words"].startswith("Every latent (error level 5%). Provided that x is injective.")
+    assert "0 and 3" in found["words"]
+    assert found["checks"][0]["words"] == "Clear. About 900 more rows would do."

@@ -33,6 +33,21 @@ def test_every_latent_has_its_verdict_and_agreements():
     assert rows_of(fit_page(told, "t.csv"), "latents")[0][4] == "25 %"  # no column of alternative models
 
 
+def test_latents_that_the_model_does_not_describe_are_marked():
+    limits = {"auc": 0.55, "largest_auc": 0.6, "largest_distance": 0.1}
+    found = account() | {"goodness": limits | {"distances": [0.04, 0.31, 0.05]}}
+    rows = rows_of(fit_page(found, "t.csv"), "latents")
+    assert [row[5] for row in rows] == ["0.04", "0.31", "0.05"]
+
+    def marked(found):
+        (section,) = [section for section in fit_page(found, "t.csv").sections if section.anchor == "latents"]
+        return sum("worse" in (cell.get("class") or "") for cell in Reader(section.body).all("td"))
+
+    assert marked(found) == marked(account()) + 1
+    assert "AUC 0.55" in words_of(found, "latents")
+    assert "AUC" not in words_of(account() | {"goodness": None}, "latents")
+
+
 @pytest.mark.parametrize(
     ("verdict", "verdicts", "heading"),
     [

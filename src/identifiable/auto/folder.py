@@ -188,6 +188,7 @@ def show(fitted: Fit, console: Console | None = None) -> None:
 
 def _account(model: Identify, seen: TableInspection, z: FloatArray) -> dict[str, Any]:
     certificate, reports = model.certificate_, model.latent_reports_
+    goodness = getattr(model.model_, "goodness_", None)
     data = {
         "rows": seen.n_rows,
         "rows_used": len(seen.sample),
@@ -206,6 +207,7 @@ def _account(model: Identify, seen: TableInspection, z: FloatArray) -> dict[str,
             "latents": [asdict(one) | {"histogram": _histogram(x)} for one, x in zip(reports, z.T, strict=True)],
             "tried": [asdict(candidate) for candidate in model.candidates_],
             "certificate": None if certificate is None else certificate.to_dict(),
+            "goodness": None if goodness is None else goodness.to_dict(),
             "data": data,
             "parameters": model.get_params(),
             "versions": versions(),

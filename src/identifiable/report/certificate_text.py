@@ -25,10 +25,13 @@ def certificate_in_words(certificate: Mapping[str, Any]) -> dict[str, Any]:
     checks = [_check(check) for check in certificate["checks"]]
     blocks = certificate.get("blocks") or []
     is_open = level == str(Level.NONE) and best != level
-    words = "" if is_open else _sentence(certificate.get("meaning"))
+    words = "" if is_open else str(certificate.get("sentence") or _sentence(certificate.get("meaning")))
     if best != level:
         count = sum(check["verdict"] == "inconclusive" for check in checks)
         words += f" If the inconclusive assumptions hold ({count} of {len(checks)}), the level is {best}."
+    words += "".join(f" Provided that {premise}." for premise in certificate.get("premises") or ())
+    pairs = "; ".join(f"{i} and {j}" for i, j in certificate.get("exchangeable") or ())
+    words += f" Pairs that a bent decoder could exchange: {pairs}." if pairs else ""
     if level == str(Level.BLOCKS) and blocks:
         words += " Blocks: " + ", ".join("{" + ", ".join(map(str, block)) + "}" for block in blocks) + "."
     return {
@@ -52,5 +55,5 @@ def _check(check: Mapping[str, Any]) -> dict[str, str]:
         "verdict": verdict,
         "sign": SIGNS.get(verdict, "?"),
         "mark": verdict if verdict in ("holds", "fails") else "soft",
-        "words": str(check.get("words") or check.get("sentence") or ""),
+        "words": " ".join(str(check.get(key) or "") for key in ("words", "sentence", "remedy")).strip(),
     }

@@ -132,6 +132,8 @@ def _reliability(account: Account, *, named: bool) -> Section:
     columns = [Column("Latent", name=True), Column("Verdict")]
     columns += [Column(title, "number", falling=True) for title, _ in shown.values()]
     columns += [Column("Inactive", "number", falling=True)] if has_inactive else []
+    goodness = account.get("goodness")
+    columns += [Column("Misfit", "number")] if goodness else []
     columns += [Column("Identified"), *([Column("Strongest effects", sortable=False)] if named else [])]
     rows = []
     for i, report in enumerate(latents):
@@ -139,6 +141,7 @@ def _reliability(account: Account, *, named: bool) -> Section:
         entries.append(Entry(report["verdict"], report["verdict"], MARKS[report["verdict"]]))
         entries += [Entry.number(report[key], 3) for key in shown]
         entries += [_percent(report["inactive_share"])] if has_inactive else []
+        entries += [_misfit(goodness, i)] if goodness else []
         effects = list(report["columns"].items())[:MOST_EFFECTS]
         tied = [Entry(", ".join(f"{name} {number(v, 2)}" for name, v in effects))] if named else []
         rows.append(Row([*entries, Entry(in_words(report, i)), *tied], f"z{i}"))
@@ -146,6 +149,13 @@ def _reliability(account: Account, *, named: bool) -> Section:
     lead += ["Inactive: share of rows in which the latent is constant."] if has_inactive else []
     if any(report.get("meaning") for report in latents):
         lead.append("x and y are the position of a thing in the image, by the architecture of the model.")
+    if goodness:
+        lead.append(
+            "Misfit: largest difference between the distribution functions of the latent in held-out rows and in "
+            f"samples of the model; above {goodness['largest_distance']:.2f} the model does not describe it. A "
+            f"classifier distinguishes rows from samples with AUC {goodness['auc']:.2f} (at most "
+            f"{goodness['largest_auc']:.2f})."
+        )
     if named:
         lead.append(
             "Strongest effects: change of a column, in its standard deviations, as the latent moves from its lower to "
@@ -153,6 +163,11 @@ def _reliability(account: Account, *, named: bool) -> Section:
         )
     table = Table("Reliability of each latent", columns, rows, sorted_by=0)
     return Section("latents", "Reliability", table.html(), " ".join(lead))
+
+
+def _misfit(goodness: Mapping[str, Any], i: int) -> Entry:
+    value = goodness["distances"][i]
+    return Entry(number(value, 2), float(value), "worse" if value > goodness["largest_distance"] else "")
 
 
 def _any(latents: Sequence[Mapping[str, Any]], key: str) -> bool:

@@ -61,6 +61,32 @@ def test_the_density_is_that_of_the_latents_and_the_jacobian(nonlinear):
     assert model.score(gaussian) < model.score(new.x) - 3
 
 
+def test_the_certificate_needs_no_rows_and_survives_a_file(nonlinear, tmp_path):
+    _, model, _ = nonlinear
+    assert model.certificate_.level >= Level.PS_UNBENT
+    assert model.certificate_["fit"].verdict == "holds"
+    assert len(model.goodness_.distances) == 4
+    save(model, tmp_path / "model.safetensors")
+    assert str(load(tmp_path / "model.safetensors").certificate_) == str(model.certificate_)
+
+
+def test_one_restart_has_no_guarantee():
+    sample = make_pdgmm(500, n=3, layers=2, random_state=2)
+    model = PDGMM(3, **QUICK | {"n_restarts": 1, "max_steps": 20}).fit(sample.x)
+    assert model.up_sets_ is None
+    assert model.certificate_.level == Level.NONE
+    assert "n_restarts" in model.certificate_["agreement"].remedy
+
+
+def test_a_projection_of_the_columns_lowers_the_level():
+    """Six columns of full rank, of which five principal components go through the flow."""
+    sample = make_pdgmm(2000, n=4, layers=2, random_state=0)
+    x = np.c_[sample.x, 0.05 * np.abs(sample.x[:, :2])]
+    found = PDGMM(4, **QUICK).fit(x).certificate_
+    assert found.level == Level.NONE
+    assert found["mixing"].verdict == "inconclusive"
+
+
 def test_samples_have_the_moments_of_the_data(nonlinear):
     _, model, new = nonlinear
     drawn = model.sample(20_000, random_state=0)

@@ -39,7 +39,8 @@ from identifiable.arrays import Array, FloatArray
 from identifiable.data.simulator import Simulator
 from identifiable.distributions.mixture import Mixture
 from identifiable.estimators.pdgmm.batch import FlowBatch, Trained
-from identifiable.estimators.pdgmm.certificate import certificate_of
+from identifiable.estimators.pdgmm.certificate import Fit, certificate_of, prefer_full_rank, without_spurious
+from identifiable.estimators.pdgmm.goodness import Goodness
 from identifiable.estimators.pdgmm.stages import (
     FEW,
     SMALL,
@@ -56,6 +57,7 @@ from identifiable.flows import SmoothLeakyFlow
 from identifiable.nets import as_tensor, select_member, select_members
 from identifiable.priors.masked import FullGaussians, MaskedGaussians
 from identifiable.theory import Certificate
+from identifiable.theory.upsets import UpSets
 from identifiable.training import History, Stage, run
 
 LEAST_SHARE = 0.01  # of the rows in which a latent must be active to count as used
@@ -100,6 +102,9 @@ class PDGMM(TrainedModel):
     kept_ : the restart that was kept.
     history_ : `History` of the last stage.
     stability_, fit_status_ : agreement between restarts; "unstable" means not recovered.
+    goodness_ : `Goodness`. Differences between held-out rows and samples of the model.
+    up_sets_ : `UpSets`. Which latents two restarts agree to be clearly active in the training rows, counted; None after
+        a single restart. All that the certificate needs of these rows.
     certificate_ : `Certificate`. What is identified, and why.
 
     Examples
@@ -144,6 +149,8 @@ class PDGMM(TrainedModel):
     offset_: Array = field(init=False)
     blocks_: tuple[tuple[int, ...], ...] = field(init=False)
     unused_: tuple[int, ...] = field(init=False)
+    goodness_: Goodness | None = field(default=None, init=False)
+    up_sets_: UpSets | None = field(default=None, init=False)
 
     @property
     def _n_features_out(self) -> int:
@@ -277,14 +284,18 @@ class PDGMM(TrainedModel):
     def certificate_(self) -> Certificate:
         """What is identified for this fit, and why."""
         check_is_fitted(self)
-        square = self.coordinates_.rank == self.coordinates_.n  # a projection of x may not see some latents
         return certificate_of(
-            self.stability_,
-            self.mixture_,
-            self.masks_.patterns,
-            full_rank=self.full_rank_,
-            skewed=self.skewed_,
-            injective=True if square else None,
+            Fit(
+                stability=self.stability_,
+                mixture=self.mixture_,
+                patterns=self.masks_.patterns,
+                used=self._used,
+                evidence=self.up_sets_,
+                goodness=self.goodness_,
+                full_rank=self.full_rank_,
+                skewed=self.skewed_,
+                projected=self.coordinates_.rank > self.coordinates_.n,
+            )
         )
 
     # -- results -------------------------------------------------------------------
@@ -312,6 +323,32 @@ class PDGMM(TrainedModel):
         self.rest_map_ = np.linalg.lstsq(sides, residual, rcond=None)[0]
         self.rest_scale_ = np.maximum((residual - sides @ self.rest_map_).std(0), 1e-12)
         self.offset_ = self.inverse_transform(np.zeros((1, self._n_features_out)))[0]
+        self._set_evidence(data, z)
+
+    def _set_evidence(self, data: Split, z: Array) -> None:
+        """Set what the certificate needs, given the latents z of the training rows.
+
+        The up-sets are those of the kept restart and the one that agrees with it most.
+        """
+        held, used = self._latents(data.X_held)[0].astype(np.float64), list(self._used)
+        rng = np.random.default_rng(data.seed)
+        self.goodness_ = Goodness.of(held, self.mixture_, self.smoothing_, rng)
+        self.up_sets_ = None
+        if self.n_restarts == 1 or not used:
+            return
+        agreement = np.where(np.arange(self.n_restarts) == self.kept_, -np.inf, self.stability_.pairwise[self.kept_])
+        module = select_member(self._restarts, int(agreement.argmax())).eval()
+        other = self._latents(data.X_train.astype(np.float32), module=module)[0]
+        if np.isfinite(other).all():
+            found = UpSets.of(z[:, used], other[:, used], self.smoothing_)
+            widths, square = (self.smoothing_, found.tau), len(used) == self._n_features_out
+            trusted = square and prefer_full_rank(self.mixture_, self.masks_.patterns, held, widths, rng)
+            self.up_sets_ = without_spurious(found, full_rank=trusted)
+
+    @property
+    def _used(self) -> tuple[int, ...]:
+        """The latents that are active in some rows."""
+        return tuple(i for i in range(self._n_features_out) if i not in self.unused_)
 
     def _most_probable(self, X: FloatArray) -> NDArray[np.int64]:
         """Return the most probable component (N,) of checked rows."""
