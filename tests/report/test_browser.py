@@ -11,7 +11,8 @@ import fake_sweep
 from fake_fit import account
 from fake_sweep import HOSTILE
 from identifiable.report.experiment_page import write_report
-from identifiable.report.fit_page import Pictures, fit_page
+from identifiable.report.fit_page import fit_page
+from identifiable.report.image_page import Pictures
 
 CHROMIUM = shutil.which("chromium")
 TALL = "#numbers table"
@@ -246,8 +247,9 @@ def fitted(request, tmp_path_factory):
     """The page of a fit to columns or images, with a script in its names."""
     edges = [{"from": "z0", "to": "z1", "mark": "->", "strength": 0.4}]
     found = account(column=HOSTILE) | {"graph": {"edges": edges}}
-    along = np.linspace(0, 1, 9 * 16).reshape(9, 4, 4)
-    pictures = [Pictures(along, along[3] - 0.5)] * 3 if request.param == "pictures" else []
+    along = np.linspace(0, 1, 27 * 16).reshape(3, 9, 4, 4)
+    effects = along[:, 3] - along.mean()
+    pictures = Pictures(along[0], along[1], along, np.zeros((3, 2)), effects) if request.param == "pictures" else None
     return fit_page(found, HOSTILE, pictures).write(tmp_path_factory.mktemp("fitted") / "report.html")
 
 
