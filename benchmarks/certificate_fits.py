@@ -1,10 +1,11 @@
 """What do fits of `PDGMM` claim to have identified, where the data identify the latents and where they cannot?
 
-Kinds of data that are not identified, by construction: latents that a bent decoder can exchange (single active latents
-of equal weight, the square {01, 02, 13, 23}, all pairs of five latents), rows sparse in two bases, rows of no pattern,
-a projection that folds, and data of other models. Level PS on any of them is wrong, and so is a latent called straight
-on those that can be exchanged. Of the identified kinds, a level below PS is a loss of power. About ten seconds per fit
-of five latents on one core.
+Kinds of data that are not identified, by construction: latents that a bent decoder can exchange (single active
+latents of equal weight, the square {01, 02, 13, 23}), rows sparse in two bases, rows of no pattern, a projection that
+folds, and data of other models. Level PS on any of them is wrong, and so is a latent called straight on those that
+can be exchanged. All pairs of five latents are counted with them: they are identified (`docs/theory/straightness.md`,
+theorem 2), but not by what is tested on learnt latents. Of the identified kinds, a level below PS is a loss of power.
+About ten seconds per fit of five latents on one core.
 """
 
 from collections.abc import Callable
