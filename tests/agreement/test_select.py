@@ -165,7 +165,9 @@ def test_u_is_passed_row_by_row():
     assert split_half_agreement(SegmentUnmixing(3), s.x, names, random_state=0).score > 0.99
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RecoveryWarning)
-        shuffled = split_half_agreement(SegmentUnmixing(3), s.x, np.random.default_rng(0).permutation(names))
+        shuffled = split_half_agreement(
+            SegmentUnmixing(3), s.x, np.random.default_rng(0).permutation(names), random_state=0
+        )
     assert shuffled.score < 0.99
     candidates = {"segments": SegmentUnmixing(3), "PCA": PrincipalComponents(3)}
     assert choose(candidates, s.x, pd.DataFrame({"segment": names}), random_state=0).best == "segments"

@@ -201,7 +201,7 @@ def test_a_checkpoint_depends_on_the_parameters_that_change_the_result():
 )
 def test_a_certificate_needs_restarts_that_agree(agreement, level, if_undecided_hold):
     mixture = Mixture([0.5, 0.5], [[0, 0], [3, 1]], [[1, 4], [2, 1]])
-    found = replace(certify(mixture), if_undecided_hold=Level.PS)
+    found = replace(certify(mixture, injective=True), if_undecided_hold=Level.PS)
     model = Rotation()
     model.stability_ = Stability(np.array([[1, agreement], [agreement, 1]]))
     certificate = model._certified(found)
