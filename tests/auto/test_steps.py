@@ -153,4 +153,5 @@ def test_the_linear_answer_comes_first(y, monkeypatch, early):
     assert [one.candidates[0].name for one in found] == ["FactorialUnmixing"] * early + ["PDGMM"]
     assert [len(one.candidates) for one in found] == [1] * early + [2]
     assert ("First answer" in " ".join(found[0].reasons)) == early
+    assert not early or found[0].verdict.fit != "identified"
     assert "First answer" not in " ".join(found[-1].reasons)

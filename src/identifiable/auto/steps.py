@@ -60,7 +60,10 @@ def answers(Y: FloatArray, u: Any, options: SearchOptions, *, early: bool) -> It
     trained, why = _trained(task, [f for f in families if not f.linear], n, search.inactive)
     if early and trained and any(trial.fitted is not None for trial in search.trials.values()):
         names = join_few([family.name for family in trained])
-        yield search.answer(f"First answer, from linear models only. Not tried yet: {names}.")
+        first = search.answer(f"First answer, from linear models only. Not tried yet: {names}.")
+        if first.verdict.fit == "identified":  # a trained model may take its place
+            first = replace(first, verdict=replace(first.verdict, fit="doubtful"))
+        yield first
     search.trials.update(try_trained(task, trained, n, search.trials))
     yield search.answer(why)
 

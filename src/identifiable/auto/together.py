@@ -4,13 +4,14 @@
 """
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 
-from identifiable.errors import DataError, FitFailedError, OutOfTimeError
+from identifiable.errors import DataError, FitFailedError, OutOfTimeError, RecoveryWarning
 from identifiable.training import seconds_left, time_limit
 from identifiable.training.clock import require_time
 
@@ -50,7 +51,8 @@ def at_once(n_jobs: int | None) -> int:
 
 def _call(number: int, function: Callable[..., Any], given: tuple[Any, ...], end: float) -> tuple[int, Any]:
     try:
-        with time_limit(max(0.0, end - time.time())):
+        with time_limit(max(0.0, end - time.time())), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RecoveryWarning)  # another process does not inherit the filters of this one
             require_time()
             return number, function(*given)
     except FAILURES as error:
