@@ -98,7 +98,8 @@ class Identify(LatentModel):
     def answers(self, X: ArrayLike, y: Any = None) -> Iterator[Self]:
         """Fit as `fit` does, and yield the fitted estimator twice: after the linear models, and at the end.
 
-        The first answer is early and complete, and "doubtful" at best. Where no trained model makes sense, it is the only one.
+        The first answer is early and complete, and "doubtful" at best. Where no trained model makes sense, there is one
+        answer only.
 
         Examples
         --------

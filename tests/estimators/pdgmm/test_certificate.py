@@ -156,6 +156,16 @@ def test_a_full_rank_mixture_is_certified_by_its_components():
     assert found["fit"].verdict == "holds"
 
 
+def test_a_full_rank_mixture_shows_no_affine_map():
+    """A flow under such a mixture describes rows of other models too, and its restarts agree."""
+    mixture = Mixture([0.5, 0.5], [[0, 0], [3, 1]], [[1, 0.5], [1, 1]])
+    given = {"mixture": mixture, "full_rank": True, "goodness": Goodness(np.zeros(2), 0.5, 1000)}
+    found = certified(None, np.ones((2, 2), dtype=bool), **given)
+    assert found["fit"].verdict == "holds"
+    assert found["full rank"].verdict == "inconclusive"
+    assert found.if_undecided_hold > found.level == Level.NONE
+
+
 def test_rows_that_may_be_sparse_in_another_basis_are_doubted():
     """Every latent is active in many rows, and four of eight in the others; by chance this raises no doubt."""
     patterns = np.array(list(itertools.product([False, True], repeat=8)))

@@ -35,6 +35,16 @@ class Thresholds:
 
 THRESHOLDS = Thresholds()
 
+FULL_RANK = Check(
+    name="full rank",
+    statement="no other model describes the rows as well",
+    statistic=None,
+    threshold=None,
+    verdict="inconclusive",
+    sentence="In no row is a latent inactive. A flow can then describe rows of other models as well, and its restarts "
+    "can agree on latents that are wrong even up to an affine map.",
+)
+
 NOT_GAUSSIAN = Check(
     name="gaussian",
     statement="the components are Gaussian",
@@ -89,7 +99,7 @@ def certificate_of(fit: Fit) -> Certificate:
     if fit.full_rank or fit.evidence is None:
         injective = None if fit.projected else True
         found = certify(fit.mixture, estimated=True, injective=injective, tolerance=THRESHOLDS.flattest)
-        return lowered(replace(found, checks=(*first, *found.checks)))
+        return lowered(replace(found, checks=(*first, FULL_RANK, *found.checks)))
     first += [mixing_check(projected=fit.projected)]
     first += [doubt] if (doubt := other_basis(fit.patterns, fit.mixture.weights)) else []
     return lowered(_from_up_sets(fit, fit.evidence, first))
@@ -97,7 +107,7 @@ def certificate_of(fit: Fit) -> Certificate:
 
 def lowered(found: Certificate) -> Certificate:
     """Return the certificate without a level if a check that every level needs is inconclusive."""
-    needed = ("agreement", "fit", "mixing", "one basis", "patterns")
+    needed = ("agreement", "fit", FULL_RANK.name, "mixing", "one basis", "patterns")
     if all(check.verdict == "holds" for check in found.checks if check.name in needed):
         return found
     return Certificate.nothing(*found.checks, if_undecided_hold=found.if_undecided_hold)
