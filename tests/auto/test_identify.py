@@ -83,7 +83,7 @@ def test_gaussian_noise_has_nothing_to_identify():
     """Whatever is tried in little time, no model beats a Gaussian, and no latent is called stable."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 3)) @ rng.normal(size=(3, 3))
-    model = Identify(seconds=2, n_restarts=2, **QUIET).fit(x)
+    model = Identify(seconds=8, n_restarts=2, **QUIET).fit(x)
     assert model.verdict_ == "nothing identifiable"
     assert {t.verdict for t in model.latent_reports_} == {model.fit_status_} == {"unstable"}
 
