@@ -45,7 +45,7 @@ RATE = {"leaky": 3e-2, "softplus": 2e-2, "autoregressive": 3e-3}
 SHARPNESS = 2.0, 100.0  # of the activations of a leaky flow, at the start and at the end of the first stage
 MOST_COMPONENTS = 40
 MIXTURE_ROWS = 10_000  # rows to which the initial mixtures are fitted
-USUAL = 5  # latents up to which a quarter of a batch suffices for full covariances, whose entries grow as n²
+FEW_LATENTS = 5  # latents up to which a quarter of a batch suffices for full covariances, whose entries grow as n²
 SMALL = 10  # latents up to which one thread is faster, and a GPU records steps (determinants above cannot be recorded)
 FLATTEST = 1e-3  # a direction that varies by less than this share of the largest counts as degenerate
 
@@ -224,7 +224,7 @@ class GMMFlow(TrainedModel):
         if self.full_covariance_steps:
             mixtures = [_initial_mixture(rows, K, seed + r) for r in range(R)]
             model.base = MixtureBase.of(mixtures, diagonal=False).to(data.device)
-            size = max(2, round(self.batch_size * min(1.0, max(1.0, (n / USUAL) ** 2) / 4)))
+            size = max(2, round(self.batch_size * min(1.0, max(1.0, (n / FEW_LATENTS) ** 2) / 4)))
             self.history_ = yield self._stage(model, data, self.full_covariance_steps, size, seed, SHARPNESS)
         if self.max_steps:
             latents = self._apply(self._encode, rows, module=model) if self.full_covariance_steps else [rows] * R

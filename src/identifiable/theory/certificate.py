@@ -16,7 +16,7 @@ Blocks = tuple[tuple[int, ...], ...]
 
 
 class Level(IntEnum):
-    """How far latents are identified, from weakest to strongest: none < ATwC < AT < blocks < PS unbent < PS.
+    """How far latents are identified, from weakest to strongest: none < ATwC < AT < blocks < PS unless bent < PS.
 
     PS_UNBENT is PS unless the decoder bends exactly where certain pairs of latents become inactive.
 
@@ -101,7 +101,7 @@ class Certificate:
     estimated : whether the distribution of the latents was estimated.
     meaning : what `level` means here, in words; "" for the usual words.
     error_level : probability that any test behind `level` is wrong, at most; None where nothing was tested.
-    premises : statements that `level` rests on and that no data can show.
+    premises : statements that `level` depends on and that no data can show.
     straight : latents shown to enter x without a bend where they become inactive.
     exchangeable : pairs of latents that the tests did not exclude from being exchanged by a decoder that bends where
         they become inactive. Only for PS_UNBENT.

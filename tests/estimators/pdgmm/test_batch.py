@@ -221,5 +221,5 @@ def test_trainings_without_members_do_nothing(small):
 def test_stage_b_is_longer_the_more_the_rows_were_bent():
     x = RNG.normal(size=(1, 500, 2))
     affine, bent, strongly = (1 + x @ rotation(0.3), x + 0.4 * x**2, np.abs(x))
-    shares = [FlowBatch.bend(torch.as_tensor(x), t) for t in (affine, bent, strongly)]
-    assert shares[0] == 1.0 < shares[1] <= shares[2] == batch.SCHEDULE.longest_b
+    factors = [FlowBatch.prolongation(torch.as_tensor(x), t) for t in (affine, bent, strongly)]
+    assert factors[0] == 1.0 < factors[1] <= factors[2] == batch.SCHEDULE.longest_b

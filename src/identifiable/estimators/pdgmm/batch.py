@@ -140,13 +140,13 @@ class FlowBatch:
         if not members:
             return []
         sets, sparse = self.sets.only(members), select_members(sparse, members)
-        bend = self.bend(self.held[sets.seen], self.on_held_out(sparse, sets)[0])
+        longer = self.prolongation(self.held[sets.seen], self.on_held_out(sparse, sets)[0])
         model, spike = find_components(sparse, sets, self.seed)
-        yield from exact_mixture(model, sets, spike, round(bend * self.steps_b), self.how, self.seed + 1)
+        yield from exact_mixture(model, sets, spike, round(longer * self.steps_b), self.how, self.seed + 1)
         return self.by_set(model, sets, self.how)
 
     @staticmethod
-    def bend(rows: Tensor, latents: NDArray[Any]) -> float:
+    def prolongation(rows: Tensor, latents: NDArray[Any]) -> float:
         """Return by how much to prolong stage B: in proportion to how far stage A had to bend the rows (Q, M, n).
 
         The bend is the share of the variance of the latents (Q, M, n) that no affine map of the rows explains. Stage B
