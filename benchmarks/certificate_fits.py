@@ -113,6 +113,7 @@ KINDS = {
         for rho in (50, 75)
         for delta in (0, 1, 2, 3)
     },
+    **{f"n 20, rho 50, delta {delta}": Kind(published(20, delta=delta), 20, identified=True) for delta in (0, 1, 2, 3)},
 }
 
 

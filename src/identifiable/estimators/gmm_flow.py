@@ -37,7 +37,7 @@ from identifiable.flows import AutoregressiveFlow, SmoothLeakyFlow, SoftplusFlow
 from identifiable.nets import as_tensor
 from identifiable.priors.mixture import MixtureBase, split_components
 from identifiable.theory import Certificate, Structure, full_rank, structure_of
-from identifiable.theory.independence import Correlations, check_fit
+from identifiable.theory.independence import Correlations, check_fit, check_other_components
 from identifiable.training import SETTLED_FROM, Anneal, Batch, History, Plan, Stage, Step
 
 DEPTH = {"leaky": 20, "softplus": 12, "autoregressive": 10}
@@ -200,13 +200,16 @@ class GMMFlow(TrainedModel):
         """What is identified for this fit, and why, given that the mixing is piecewise affine.
 
         Only a leaky flow is piecewise affine, up to the rounding of its bends; others get no level. The components are
-        certified with full covariances, whether or not the model restricts them to be diagonal.
+        certified with full covariances, whether or not the model restricts them to be diagonal. The level is "none":
+        that another number of components gives the same latents is not shown by one fit; `if_undecided_hold` has the
+        level if it does.
         """
         check_is_fitted(self)
         piecewise = True if self.flow == "leaky" else None  # the other flows are smooth
         rows = getattr(self, "effective_rows_", self.n_rows_)
         found = full_rank.certify(self.free_mixture_, injective=piecewise, rows=rows, tolerance=FLATTEST)
-        return self._certified(found, check_fit(getattr(self, "dependence_", None), "component"))
+        fit = check_fit(getattr(self, "dependence_", None), "component")
+        return self._certified(found, fit, check_other_components(len(self.free_mixture_.weights)))
 
     # -- training -------------------------------------------------------------------
 

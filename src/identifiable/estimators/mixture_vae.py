@@ -46,7 +46,7 @@ from identifiable.estimators.variational import VariationalAutoencoder
 from identifiable.nets import Architecture, as_tensor, select_members
 from identifiable.priors.mixture import MixtureBase
 from identifiable.theory import Certificate, Decoder, full_rank
-from identifiable.theory.independence import Correlations, check_fit
+from identifiable.theory.independence import Correlations, check_fit, check_other_components
 from identifiable.training import Batch, History, Loss, Plan, Stage, Step
 
 BOUNDS = "single-sample", "factorised"
@@ -377,17 +377,19 @@ class MixtureVAE(VariationalAutoencoder):
         """What is identified for this fit, and why.
 
         The components of the posterior means are certified with full covariances, whether or not the model restricts
-        them to be diagonal. The decoder is checked if it is piecewise affine; otherwise the level is "none", and
-        `if_undecided_hold` has the level of an injective, piecewise affine one.
+        them to be diagonal, and the decoder is checked if it is piecewise affine. The level is "none", since one fit
+        does not show that another number of components gives the same latents; `if_undecided_hold` has the level if it
+        does, and if the decoder is injective and piecewise affine.
         """
         check_is_fitted(self)
         decoder = Decoder.of(self.module_.decoder) if self.module_.out is None else None
         known = decoder if decoder is not None and not decoder.unreadable else None
         mixture = self.free_mixtures_[0] if len(self.free_mixtures_) == 1 else product_of(self.free_mixtures_)
         found = full_rank.certify(mixture, decoder=known, rows=min(self.n_rows_, MIXTURE_ROWS), tolerance=FLATTEST)
+        others = check_other_components(len(mixture.weights))
         if len(self.free_mixtures_) > 1:
-            return self._certified(found)
-        return self._certified(found, check_fit(getattr(self, "dependence_", None), "component"))
+            return self._certified(found, others)
+        return self._certified(found, check_fit(getattr(self, "dependence_", None), "component"), others)
 
     # -- nets -------------------------------------------------------------------------------
 
