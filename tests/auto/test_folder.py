@@ -78,7 +78,10 @@ def test_inverse_recovers_the_table(done, messy):
 def test_new_columns_are_matched_by_name(done, messy):
     table = pd.read_csv(messy, nrows=50)
     turned = table[["speed", "site", "height", "weight"]].assign(other=1.0)
-    pd.testing.assert_frame_equal(transform(done, turned), transform(done, table))
+    latents = transform(done, table)
+    assert list(latents) == ["row", "name", "day", "z0", "z1", "z2"]
+    pd.testing.assert_frame_equal(transform(done, turned), latents.drop(columns=["name", "day"]))
+    pd.testing.assert_frame_equal(latents[["name", "day"]], table[["name", "day"]])
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from identifiable import DataError
-from identifiable.data import describe, inspect_table, inspection, read_table, table
-from identifiable.data.inspection import TableSummary
+from identifiable.data import describe, inspect_table, read_table, summary, table
 from identifiable.data.sample import Sample
+from identifiable.data.summary import TableSummary
 from table_writers import quick
 
 
@@ -54,7 +54,13 @@ def test_every_other_column_has_its_reason(messy):
     assert "'b' 2" in str(found)
     left_out = found.left_out
     assert set(left_out) == {"cell", "day", "site", "dose", "a again", "unit", "hardly there"}
-    words = {"cell": "count", "day": "dates", "site": "category", "dose": "only 3", "a again": "equal to 'a'"}
+    words = {
+        "cell": "rises from row to row",
+        "day": "dates",
+        "site": "category",
+        "dose": "only 3",
+        "a again": "equal to 'a'",
+    }
     for name, word in (words | {"unit": "constant", "hardly there": "missing in 7"}).items():
         assert word in left_out[name]
 
@@ -75,6 +81,67 @@ def test_named_columns_are_used(messy):
     found = inspect_table(messy, columns=["a", "dose", "cell"])
     assert found.sample.columns == ("a", "dose", "cell")
     assert not found.left_out
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("time", np.arange(400) / 100),
+        ("t [s]", np.repeat(np.arange(200.0), 2)),
+        ("meter", 7 + np.random.default_rng(0).random(400).cumsum()),
+        ("countdown", -(np.arange(400) ** 3)),
+        ("day", pd.date_range("2024-01-01", periods=400)),
+        ("date", pd.date_range("2024-01-01", periods=400).strftime("%d.%m.%Y")),
+        ("stamp", pd.date_range("2024-01-01", periods=400, freq="h").astype(str)),
+    ],
+)
+def test_time_columns_are_excluded_and_say_that_rows_are_ordered(rng, name, values):
+    frame = pd.DataFrame({"a": rng.normal(size=400), name: values, "b": rng.normal(size=400).cumsum()})
+    found = inspect_table(frame)
+    assert found.sample.columns == ("a", "b")
+    assert list(found.left_out) == [name]
+    assert found.ordered
+    assert list(found.labels) == ([name] if pd.Index(values).is_unique else [])
+    shuffled = inspect_table(frame.sample(frac=1, random_state=0).reset_index(drop=True))
+    assert not shuffled.ordered
+    if np.asarray(values).dtype.kind in "fi":
+        assert name in shuffled.sample.columns
+        assert not inspect_table(frame, columns=["a", name]).ordered
+
+
+def test_a_time_index_says_that_rows_are_ordered_and_labels_them(rng):
+    days = pd.date_range("2024-01-01", periods=300, name="day")
+    frame = pd.DataFrame(rng.normal(size=(300, 2)), columns=["a", "b"], index=days)
+    found = inspect_table(frame)
+    assert found.ordered
+    assert found.labels["day"].tolist() == days.tolist()
+    nested = frame.set_index(pd.MultiIndex.from_product([["p", "q", "r"], range(100)]))
+    assert inspect_table(nested).labels.shape == (300, 2)
+    assert inspect_table(frame.reset_index(drop=True)).labels.shape == (300, 0)
+
+
+def test_columns_with_repeated_values_are_reported_by_kind(rng):
+    x = rng.normal(size=(1000, 6))
+    x[:, 1], x[:, 2], x[:, 3] = x[:, 1].clip(-0.5), x[:, 2].round(), (x[:, 3] / 0.15).round() * 0.15
+    x[:300, 4], x[:100, 5] = x[300:, 4].mean(), 0.7
+    found = inspect_table(x, columns=[f"x{j}" for j in range(6)])
+    words = str(found)
+    assert "Discrete columns, and their numbers of different values: 'x2' " in words
+    assert "Rounded columns, and the step in standard deviations: 'x3' 0.15." in words
+    assert "Columns that share their smallest or largest value, as at a detection limit: 'x1' 3" in words
+    assert "Columns that share the mean or the median, as imputed values do: 'x4' 30 %." in words
+    assert "Columns that share another value: 'x5' 10 %." in words
+    assert [kind.continuous for kind in found.kinds] == [True, False, False, False, False, False]
+
+
+def test_one_column_is_no_mixture(rng):
+    frame = pd.DataFrame({"a": rng.normal(size=300), "name": [f"cell {i}" for i in range(300)]})
+    for table_of_one in (frame[["a"]], frame, frame.assign(b=frame["a"], c=1.0)):
+        with pytest.raises(
+            DataError, match=r"One column cannot be a mixture .* two or more .* Only 'a' is left"
+        ) as error:
+            inspect_table(table_of_one)
+        assert str(error.value).count("\n") == table_of_one.shape[1] - 1
 
 
 def test_a_table_of_categories_is_used(rng):
@@ -178,17 +245,17 @@ def test_columns_that_differ_in_one_late_row_are_not_duplicates():
 
 
 def test_large_tables_are_subsampled(monkeypatch):
-    monkeypatch.setattr(inspection, "RANK_WORK", 100 * 8**2)
-    monkeypatch.setattr(inspection, "MOST_VALUES", 200 * 9)
+    monkeypatch.setattr(summary, "RANK_WORK", 100 * 8**2)
+    monkeypatch.setattr(summary, "MOST_VALUES", 200 * 9)
     x = np.random.default_rng(0).normal(size=(1000, 9))
     x[:, 1], x[-1, 2], x[:, 8] = x[:, 0], 0.0, 3.0
-    summary = describe(Sample(x=x))
-    assert summary.duplicated == (("x0", "x1"),)
-    assert summary.zeros[2] == 1 / 1000  # counted over all rows
-    assert (summary.rank, summary.rank_rows, summary.repeated_rows) == (7, 100, 200)
-    assert "rank at least 7 (100 rows)" in str(summary)
-    assert "(at least, 200 rows)" in str(summary)
-    assert summary == describe(x)
+    found = describe(Sample(x=x))
+    assert found.duplicated == (("x0", "x1"),)
+    assert found.zeros[2] == 1 / 1000  # counted over all rows
+    assert (found.rank, found.rank_rows, found.repeated_rows) == (7, 100, 200)
+    assert "rank at least 7 (100 rows)" in str(found)
+    assert "(at least, 200 rows)" in str(found)
+    assert found == describe(x)
 
 
 def test_describe_refuses_what_read_table_refuses():

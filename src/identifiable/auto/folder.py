@@ -100,7 +100,7 @@ def _write(
     account = _account(model, seen, z) | {"graph": _graph(model, frame, seconds)}
     folder.mkdir(parents=True, exist_ok=True)
     save(model, folder / MODEL)
-    _write_csv(folder / LATENTS, _table(z, seen.rows, seen.n_rows))
+    _write_csv(folder / LATENTS, _table(z, seen.rows, seen.labels, seen.n_rows))
     history = getattr(getattr(model.model_, "encoder_", model.model_), "history_", None)
     if history is not None:
         _write_csv(folder / HISTORY, history.to_frame())
@@ -136,11 +136,12 @@ def open_fit(folder: str | Path) -> Fit:
 
 def transform(fitted: Fit, source: object, *, key: str | None = None) -> pd.DataFrame:
     """Return the latents of another table. Columns are matched by name; rows with a missing value have no latents."""
-    x = TableReader(source, columns=fitted.model.feature_names_in_, key=key).read_with_gaps()
+    reader = TableReader(source, columns=fitted.model.feature_names_in_, key=key)
+    x = reader.read_with_gaps()
     usable = np.flatnonzero(np.isfinite(x).all(1))
     frame = pd.DataFrame(x[usable], columns=list(fitted.model.feature_names_in_))
     z = fitted.model.transform(frame) if len(usable) else np.empty((0, fitted.model.n_latents_))
-    return _table(np.asarray(z), usable, len(x))
+    return _table(np.asarray(z), usable, reader.labels(fitted.account["data"].get("labels", ())), len(x))
 
 
 def inverse(fitted: Fit, source: object, *, key: str | None = None) -> pd.DataFrame:
@@ -194,6 +195,7 @@ def _account(model: Identify, seen: TableInspection, z: FloatArray) -> dict[str,
         "rows_used": len(seen.sample),
         "columns_used": seen.sample.columns or (),
         "left_out": seen.left_out,
+        "labels": tuple(seen.labels.columns),
         "u": seen.u,
         "picture": seen.picture,
         "seen": seen.words,
@@ -287,12 +289,12 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def _table(z: FloatArray, rows: Any, n_rows: int) -> pd.DataFrame:
+def _table(z: FloatArray, rows: Any, labels: pd.DataFrame, n_rows: int) -> pd.DataFrame:
+    """Return the table of latents: the number of each row, its labels, and its latents, empty where there are none."""
     whole = np.full((n_rows, z.shape[1]), np.nan)
     whole[rows] = z
     frame = pd.DataFrame(whole, columns=[f"z{i}" for i in range(z.shape[1])])
-    frame.insert(0, "row", np.arange(n_rows))
-    return frame
+    return pd.concat([pd.DataFrame({"row": np.arange(n_rows)}), labels, frame], axis=1)
 
 
 def _write_csv(path: Path, frame: pd.DataFrame) -> None:

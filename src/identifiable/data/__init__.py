@@ -2,7 +2,7 @@
 
 from identifiable.data.catalogue import Source, catalogue
 from identifiable.data.images import make_balls
-from identifiable.data.inspection import TableInspection, TableSummary, describe, inspect_table
+from identifiable.data.inspection import TableInspection, inspect_table
 from identifiable.data.real import (
     load_cifar10,
     load_digits,
@@ -16,6 +16,7 @@ from identifiable.data.sample import Sample
 from identifiable.data.shapes import make_parallelograms, make_pinwheel
 from identifiable.data.simulator import Simulator
 from identifiable.data.simulators import DIFFICULTIES, make_gmm, make_pdgmm, make_segments, make_tcl
+from identifiable.data.summary import TableSummary, describe
 from identifiable.data.table import TableReader, read_table
 
 __all__ = [

@@ -29,13 +29,18 @@ Rows = pd.DataFrame | NDArray[Any]
 
 @dataclass(frozen=True)
 class Opened:
-    """An opened source; `rows` is the path where they are still in a parquet file."""
+    """An opened source; `rows` is the path where they are still in a parquet file.
+
+    `row_names` (N, ...) is the index of a DataFrame or the first column of a file that has no name; None if it only
+    counts the rows.
+    """
 
     rows: Rows | Path
     names: tuple[str, ...]
     n_rows: int
     origin: str
     image_shape: tuple[int, ...] | None = None
+    row_names: pd.DataFrame | None = None
 
 
 def open_source(source: object, key: str | None) -> Opened:
@@ -68,7 +73,19 @@ def _not_found(path: Path) -> str:
 
 
 def _of_frame(frame: pd.DataFrame, origin: str) -> Opened:
-    return Opened(frame, tuple(map(str, frame.columns)), len(frame), origin)
+    return Opened(frame, tuple(map(str, frame.columns)), len(frame), origin, row_names=_row_names(frame))
+
+
+def _row_names(frame: pd.DataFrame) -> pd.DataFrame | None:
+    """Return the index as columns, if it identifies the rows and does not only count them."""
+    index = frame.index
+    if index.nlevels == 1 and np.array_equal(index, np.arange(len(index))):
+        return None
+    given = [name if name is not None else "index" for name in index.names]
+    found = index.to_frame(index=False, name=range(index.nlevels) if index.nlevels > 1 else 0)
+    if index.has_duplicates or found.isna().any(axis=None):
+        return None
+    return found.set_axis([f"{name} (index)" if name in frame.columns else str(name) for name in given], axis=1)
 
 
 def _of_array(values: Any, origin: str) -> Opened:
@@ -230,7 +247,9 @@ def _read_csv(path: Path) -> Opened:
     # pandas renames duplicates (a, a.1); the names in the file show them.
     if len(cells) == frame.shape[1]:
         frame.columns = pd.Index([cell or name for cell, name in zip(cells, frame.columns, strict=True)])
-    return _of_frame(frame.iloc[:, 1:] if cells[:1] == [""] else frame, str(path))
+    if cells[:1] == [""]:  # the index that `DataFrame.to_csv` writes
+        frame = frame.set_index(frame.columns[0]).rename_axis(None)
+    return _of_frame(frame, str(path))
 
 
 def _separator(lines: list[str], usual: str) -> str:

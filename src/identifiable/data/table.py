@@ -7,7 +7,7 @@ it. Neither drops, fills in or guesses anything silently. Rows are counted from 
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ MEMORY_MAP_BYTES = 2**28  # an .npy above 256 MiB stays on disk
 PARQUET_ROWS = 2**20  # rows of one batch where a whole .parquet is read
 MOST_CATEGORIES = 20  # distinct texts that count as a category, or a tenth of the rows
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?")
+_OF_LATENTS = re.compile(r"row|z\d+")  # columns of latents.csv
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 Names = str | Sequence[str]
@@ -33,11 +34,15 @@ Names = str | Sequence[str]
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a column cannot be used, and how to fix it; `may_be_u` where it could be the auxiliary variable."""
+    """Why a column cannot be used, and how to fix it.
+
+    `may_be_u` where it could be the auxiliary variable, `names_rows` where it could say which row is which.
+    """
 
     found: str
     cure: str
     may_be_u: bool = False
+    names_rows: bool = False
 
     def __str__(self) -> str:
         return f"{self.found} {self.cure}"
@@ -172,6 +177,25 @@ class TableReader:
             raise self._refusal(found.not_numbers, 0, self.n_rows)
         return np.where(np.isfinite(found.x), found.x, np.nan)
 
+    def labels(self, names: Iterable[str]) -> pd.DataFrame:
+        """Return the names of the rows, such as the index of a DataFrame, and these columns as they are (N, ...).
+
+        Columns that the table does not have are skipped. Names that the latents have get the addition "(table)".
+        """
+        opened, chosen = self._source, set(names)
+        kept = [name for name in opened.names if name in chosen]
+        if isinstance(opened.rows, Path):
+            frame = pd.concat(parquet_blocks(opened.rows, kept, PARQUET_ROWS)) if kept else pd.DataFrame()
+        elif isinstance(opened.rows, pd.DataFrame):
+            frame = opened.rows.iloc[:, [opened.names.index(name) for name in kept]]
+        else:
+            frame = pd.DataFrame(opened.rows[:, [opened.names.index(name) for name in kept]])
+        frame = frame.set_axis(kept, axis=1).set_axis(range(self.n_rows), axis=0)
+        if opened.row_names is not None:
+            frame = pd.concat([opened.row_names, frame], axis=1)
+        taken = [f"{name} (table)" if _OF_LATENTS.fullmatch(name) else name for name in map(str, frame.columns)]
+        return frame.set_axis(taken, axis=1)
+
     def split_u(self, u: NDArray[Any]) -> NDArray[Any] | None:
         """Return u (N, m) as it was asked for: (N,) where one name was given, None where there was none."""
         return None if not self.u_columns else u[:, 0] if self._one_u else u
@@ -302,25 +326,25 @@ def _why_not_numbers(column: "pd.Series[Any]", name: str, first: int) -> Fault:
     if not len(bad):  # a column of dates, say, all missing
         bad = np.arange(len(column))
     text = [str(value) for value in column.iloc[bad]]
-    distinct = len(set(text))
+    distinct, names_rows = len(set(text)), False
     cure = exclude = "Leave it out (columns=)."
     may_be_u = f"Leave it out (columns=), or pass u={name!r} if it is the auxiliary variable."
     if column.dtype.kind == "c":
         what, cure = "complex numbers", "Split it into real and imaginary columns."
     elif column.dtype.kind in "mM" or all(map(_DATE.fullmatch, text)):
-        what, cure = "dates or times", may_be_u
+        what, cure, names_rows = "dates or times", may_be_u, True
     elif all(map(_DECIMAL_COMMA.fullmatch, text)):
         what, cure = "numbers with a decimal comma", "Write a point, or pass pd.read_csv(path, sep=';', decimal=',')."
     elif 2 * len(bad) < len(column):
         what, cure = "text among the numbers", "Correct or drop these rows."
     elif distinct == len(column):
-        what, cure = "text that never repeats, as an id does", exclude
+        what, cure, names_rows = "text that never repeats, as an id does", exclude, True
     elif isinstance(column.dtype, pd.CategoricalDtype) or distinct <= max(MOST_CATEGORIES, len(column) // 10):
         what, cure = f"a category of {distinct} different value{'s' * (distinct > 1)}", may_be_u
     else:
         what = "text"
     where = f"first {text[0][:40]!r} in row {first + bad[0]}, {len(bad)} of {len(column)} values."
-    return Fault(f"{what}, {where}", cure, may_be_u=cure == may_be_u)
+    return Fault(f"{what}, {where}", cure, may_be_u=cure == may_be_u, names_rows=names_rows)
 
 
 def gaps(x: FloatArray, names: Sequence[str], first: int = 0) -> dict[str, Fault]:
