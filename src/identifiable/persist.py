@@ -29,6 +29,7 @@ from identifiable.auto.units import Pixels, Units
 from identifiable.auto.verdict import Candidate, LatentReport
 from identifiable.data.auxiliary import Auxiliary
 from identifiable.distributions.conditional import ConditionalPrior
+from identifiable.distributions.log_spline import LogSplines
 from identifiable.distributions.mixture import Mixture
 from identifiable.errors import DamagedFileError
 from identifiable.estimators.base import LatentModel, resolve_device
@@ -45,7 +46,7 @@ _RESULTS: dict[str, Any] = {
     c.__name__: c
     for c in (
         *(Auxiliary, ConditionalPrior, ConvNet, Coordinates, Correlations, Dense, Directions, Excess, Goodness),
-        *(GridNet, History, Masks, Mixture, Pixels, ResNet, SparsityBound, Spans, Stability, Candidate),
+        *(GridNet, History, LogSplines, Masks, Mixture, Pixels, ResNet, SparsityBound, Spans, Stability, Candidate),
         *(LatentReport, Units, UpSets),
     )
 }  # the small typed values an estimator may hold

@@ -1,12 +1,19 @@
 """One method, one file."""
 
-from identifiable.estimators.baselines import IndependentComponents, PrincipalComponents, RawData, baselines
+from identifiable.estimators.baselines import (
+    FastICABaseline,
+    IndependentComponents,
+    PrincipalComponents,
+    RawData,
+    baselines,
+)
 from identifiable.estimators.degenerate_mixture import DegenerateGaussianMixture
 from identifiable.estimators.factorial_unmixing import FactorialUnmixing
 from identifiable.estimators.gmm_flow import GMMFlow
 from identifiable.estimators.grouped_sparse import GroupedSparse
 from identifiable.estimators.iflow import IFlow
 from identifiable.estimators.ivae import IVAE
+from identifiable.estimators.linear_ica import LinearICA
 from identifiable.estimators.mfcvae import MFCVAE
 from identifiable.estimators.pdgmm.estimator import PDGMM
 from identifiable.estimators.rademacher_vae import RademacherVAE
@@ -26,10 +33,12 @@ __all__ = [
     "BetaVAE",
     "DegenerateGaussianMixture",
     "FactorialUnmixing",
+    "FastICABaseline",
     "GMMFlow",
     "GroupedSparse",
     "IFlow",
     "IndependentComponents",
+    "LinearICA",
     "PrincipalComponents",
     "RademacherVAE",
     "RawData",

@@ -127,7 +127,7 @@ class PrincipalComponents(_Baseline):
 
 
 @dataclass(eq=False, repr=False)
-class IndependentComponents(_Baseline):
+class FastICABaseline(_Baseline):
     """FastICA (Hyvärinen 1999; scikit-learn's) on the leading n principal components, from several random starts.
 
     References
@@ -153,6 +153,9 @@ class IndependentComponents(_Baseline):
         return unmixings[self._compare_restarts(np.stack([X[held] @ w.T for w in unmixings]))]
 
 
+IndependentComponents = FastICABaseline  # its name in version 0.1, in old files and recipes
+
+
 def baselines(n_latents: int | None = None, *, random_state: int | None = 0) -> dict[str, LatentModel]:
     """Return the linear baselines, unfitted, by the names the tables use.
 
@@ -164,7 +167,7 @@ def baselines(n_latents: int | None = None, *, random_state: int | None = 0) -> 
     return {
         "raw x": RawData(),
         "PCA": PrincipalComponents(n_latents),
-        "FastICA": IndependentComponents(n_latents, random_state=random_state),
+        "FastICA": FastICABaseline(n_latents, random_state=random_state),
         "SparseUnmixing": SparseUnmixing(n_latents, n_restarts=2, random_state=random_state),
     }
 

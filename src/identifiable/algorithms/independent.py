@@ -1,0 +1,117 @@
+r"""Independent component analysis by maximum likelihood: W and the densities p_i of the latents z = W y, together.
+
+.. math:: \max_{W, p} \; \log |\det W| + \sum_i \mathrm{E} \log p_i(w_i y)
+
+The start is Picard-O (Ablin, Cardoso & Gramfort 2018), or FastICA where python-picard is not installed. The densities
+are then fitted to the latents (`LogSplines`), and W follows quasi-Newton steps of the relative gradient for these
+densities, blurred a little so that jumps have a slope. Less blur is sharper and less robust; the likeliest W is kept.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.decomposition import FastICA
+
+from identifiable.arrays import Array
+from identifiable.distributions.log_spline import LogSplines
+
+BLURS = (0.3, 0.1, 0.03)  # standard deviations, in robust scales of a latent
+STEPS = 6  # per blur
+MAX_ITER = 300  # of the start
+LEAST_CURVATURE = 0.05  # least eigenvalue of the Hessian of a pair; two Gaussian latents have zero
+
+
+@dataclass(frozen=True, eq=False)
+class Independent:
+    """A map W (n, n) to latents of unit variance, their densities, and the mean log-likelihood of rows y."""
+
+    W: Array
+    densities: LogSplines
+    score: float
+
+    @classmethod
+    def of(cls, y: Array, W: Array) -> "Independent":
+        """Fit the densities of the latents W y for rows y (N, n)."""
+        z = y @ W.T
+        densities = LogSplines.fit(z)
+        return cls(W, densities, float(densities.log_density(z).sum(1).mean() + np.linalg.slogdet(W)[1]))
+
+    def improved(self, y: Array) -> "Independent":
+        """Raise the likelihood of rows y (N, n) over W and the densities in turn."""
+        best = self
+        for blur in BLURS:
+            for _ in range(2):
+                found = Independent.of(y, _ascended(best, y, blur))
+                if found.score <= best.score + 1e-5:
+                    best = max(best, found, key=lambda one: one.score)
+                    break
+                best = found
+        return best
+
+
+def independent_map(y: Array, start: Array) -> Independent:
+    """Return the likeliest map for rows y (N, n), from a rotation (n, n) of the whitened rows."""
+    values, vectors = np.linalg.eigh(np.cov(y, rowvar=False, ddof=0).reshape(y.shape[1], -1))
+    whitening = (vectors / np.sqrt(np.maximum(values, 1e-12 * values[-1]))) @ vectors.T
+    W = _rotation(y @ whitening, start) @ whitening
+    return Independent.of(y, W).improved(y)
+
+
+def rotation_of(W: Array) -> Array:
+    """Return the rotation nearest to W (n, n)."""
+    U, _, Vt = np.linalg.svd(W)
+    return U @ Vt
+
+
+def _rotation(white: Array, start: Array) -> Array:
+    """Return the rotation (n, n) of white rows (N, n) that Picard-O finds from a start, or FastICA."""
+    n = white.shape[1]
+    if n == 1:
+        return np.eye(1)
+    with warnings.catch_warnings():  # the agreement of restarts shows a start that does not converge
+        warnings.simplefilter("ignore")
+        try:
+            from picard import picard
+        except ImportError:
+            return np.asarray(FastICA(n, whiten=False, max_iter=MAX_ITER, w_init=start).fit(white).components_)
+        return np.asarray(picard(white.T, ortho=True, whiten=False, w_init=start, max_iter=MAX_ITER, tol=1e-5)[1])
+
+
+def _ascended(model: Independent, y: Array, blur: float) -> Array:
+    """Return W (n, n) after quasi-Newton steps on the likelihood of rows y (N, n), for blurred densities."""
+    densities, W = model.densities.blurred(blur), model.W
+    z = y @ W.T
+    values, slopes = densities.evaluate(z)
+    score = float(values.sum(1).mean())
+    for _ in range(STEPS):
+        step = _direction(z, slopes)
+        for _ in range(4):
+            factor = np.eye(len(W)) + step
+            moved = z @ factor.T
+            scale = moved.std(0)
+            moved, factor = moved / scale, factor / scale[:, None]
+            new_values, new_slopes = densities.evaluate(moved)
+            gain = float(new_values.sum(1).mean() + np.linalg.slogdet(factor)[1]) - score
+            if gain > 0:
+                break
+            step = step / 3
+        if gain < 1e-7:
+            break
+        W, z, slopes, score = factor @ W, moved, new_slopes, float(new_values.sum(1).mean())
+    return W
+
+
+def _direction(z: Array, slopes: Array) -> Array:
+    """Return the relative quasi-Newton step (n, n): z moves to (I + step) z.
+
+    The Hessian is block-diagonal, with [[h_ij, 1], [1, h_ji]] for a pair and h_ij = E[(log p_i)'²] E[z_j²].
+    """
+    gradient = slopes.T @ z / len(z)
+    h = np.outer((slopes**2).mean(0), (z**2).mean(0))
+    middle, half = (h + h.T) / 2, (h - h.T) / 2
+    least = middle - np.sqrt(half**2 + 1)
+    h = h + np.maximum(LEAST_CURVATURE - least, 0)
+    step = (h.T * gradient - gradient.T) / (h * h.T - 1)
+    np.fill_diagonal(step, 0.0)
+    return step / max(1.0, float(np.abs(step).max()) / 0.3)
