@@ -90,6 +90,17 @@ def test_discrete_columns_with_or_without_many_zeros(seed, share):
     assert kind(np.ones(200)).discrete
 
 
+def test_partly_rounded_columns_are_neither_censored_nor_imputed():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=2000)
+    found = kind(np.where(rng.random(2000) < 0.8, values.round(), values))
+    assert found.heaped
+    assert not found.censored
+    assert not found.imputed
+    [words] = found.describe("x7")
+    assert words.startswith("'x7' is rounded in part: ")
+
+
 def test_only_the_columns_of_one_latent_have_atoms():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(4000, 3)) * (rng.random((4000, 3)) < 0.5)
