@@ -77,6 +77,15 @@ def test_rounding_is_found_with_its_step_in_any_unit(seed, step, offset):
     assert not found.continuous
 
 
+def test_the_step_of_rounding_is_smaller_than_every_gap_and_outliers_do_not_matter():
+    rng = np.random.default_rng(0)
+    values = rng.choice([0.0, 2.0, 5.0, 8.0, 10.0], 1000)
+    assert kind(values).step == 1.0
+    assert not kind(rng.choice([0.0, 2.0, np.pi, 8.0, 10.0], 1000)).rounded
+    values[:3] = 3e4
+    assert kind(values).step == 1.0
+
+
 @few
 @given(seed=seeds, share=st.floats(0.2, 0.95))
 def test_discrete_columns_with_or_without_many_zeros(seed, share):
