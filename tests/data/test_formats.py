@@ -114,10 +114,11 @@ def test_csv_as_spreadsheets_write_it(tmp_path, text, names, rows):
 
 
 def test_decimal_commas_leave_dates_text_and_gaps(tmp_path):
-    text = "mass, kg;length, m;day;site\n1,5;2;31.12.2020;a,b\n;3;01.01.2021;c\n"
+    text = "mass, kg;length, m;day;site;done\n1,5;2;31.12.2020;a,b;True\n;3;01.01.2021;c;\n"
     frame = read_csv(write_text(tmp_path / "t.csv", text))
     assert frame["day"].tolist() == ["31.12.2020", "01.01.2021"]
     assert frame["site"].tolist() == ["a,b", "c"]
+    assert frame["done"].isna().tolist() == [False, True]
     assert frame["length, m"].tolist() == [2, 3]
     assert frame["mass, kg"].isna().tolist() == [False, True]
 

@@ -35,7 +35,7 @@ def read_csv(path: Path) -> pd.DataFrame:
         frame = _read(path, sep)
         shifted = len(rows[-1]) > len(cells) or not isinstance(frame.index, pd.RangeIndex)
         if sep != "," and _has_decimal_commas(frame):
-            frame = _read(path, sep, dtype=str).apply(_with_points)
+            frame = _read(path, sep, decimal=",").apply(_with_points)
             frame.index = pd.Index(_with_points(frame.index.to_series()))
     except UnicodeDecodeError as err:
         raise DataError(f"{path} must be text in UTF-8. {_undecodable(path)}. Save it as UTF-8.") from err
@@ -86,11 +86,11 @@ def _are_comma_numbers(text: "pd.Series[Any]") -> bool:
 
 
 def _with_points(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return text as numbers, if all values are: with a decimal comma, or else with a decimal point."""
-    if pd.api.types.is_numeric_dtype(column.dtype):  # an index that pandas made
+    """Return text as numbers, if all values are: with separated thousands, or else with a decimal point."""
+    if pd.api.types.is_numeric_dtype(column.dtype):
         return column
     given = column.notna().to_numpy()
-    text = column[given]
+    text = column[given].astype(str)
     if _are_comma_numbers(text):
         plain = [re.sub(_GROUP, "", value.strip()).replace(",", ".") for value in text]
         return pd.Series(_floats(plain, given), index=column.index)
