@@ -1,7 +1,6 @@
 """A fit as files: a table in; latents, a model and a report out, in one folder.
 
-RUN/latents.csv         the row's number in the table, its id, date or index if the table has one, then a column per
-                        latent; empty where a row was not usable
+RUN/latents.csv         number of the row, its id, date or index, then a column per latent; empty in unusable rows
 RUN/loadings.csv        the effect of each latent on each column, if the mixing is affine
 RUN/model.safetensors   the fitted `Identify`; numbers and words, no code
 RUN/certificate.json    verdict, reasons, reliability of each latent, models that were tried, certificate, parameters
