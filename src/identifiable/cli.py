@@ -68,6 +68,13 @@ def fit(
         list[str] | None, typer.Option(help="Column that says where a row comes from. Can be repeated.")
     ] = None,
     column: Annotated[list[str] | None, typer.Option(help="Use only this column. Can be repeated.")] = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(help="auto, none, or a column whose logarithm is used. Can be repeated.", show_default="auto"),
+    ] = None,
+    common_scale: Annotated[
+        bool, typer.Option("--common-scale", help="Keep the relative scales of the columns, as for pixels.")
+    ] = False,
     model: Annotated[str, typer.Option(help="Name of a model, or auto to select one.")] = "auto",
     restarts: Annotated[int | None, typer.Option(help="Number of restarts, for models that have them.", min=1)] = None,
     time: Annotated[str, typer.Option(help="Time budget, such as 90s, 10m or 2h.")] = "10m",
@@ -86,6 +93,8 @@ def fit(
         u=None if not u else u[0] if len(u) == 1 else u,
         columns=column or None,
         key=key,
+        log=log[0] if log in (["auto"], ["none"]) else log or None,
+        common_scale=common_scale,
         n_latents=n_latents,
         model=model,
         n_restarts=restarts,

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from identifiable import DamagedFileError, DataError, Identify
+from identifiable import DamagedFileError, DataError, Identify, estimators
+from identifiable.auto.families import NAMES
 from identifiable.auto.folder import fit, inverse, open_fit, sample, transform
 from identifiable.cli import app
 from identifiable.data import make_pdgmm
@@ -15,6 +16,7 @@ from identifiable.metrics import mcc
 from identifiable.training import time_limit
 
 RUNNER = CliRunner()
+AFFINE = (estimators.SparseUnmixing, estimators.FactorialUnmixing, estimators.SegmentUnmixing)
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +77,58 @@ def test_inverse_recovers_the_table(done, messy):
     assert sample(done, 5, 0).columns.tolist() == ["weight", "height", "speed"]
 
 
+def test_loadings_are_the_effects_of_latents_in_units_of_the_table(done, messy):
+    table = pd.read_csv(done.folder / "loadings.csv")
+    assert table["column"].tolist() == ["weight", "height", "speed"]
+    assert table["measured as"].tolist() == ["value"] * 3
+    names = ["z0", "z1", "z2"]
+    z = pd.DataFrame(np.vstack([np.zeros(3), np.eye(3)]), columns=names)
+    moved = inverse(done, z).to_numpy()
+    np.testing.assert_allclose(table[names].to_numpy(), (moved[1:] - moved[0]).T)
+
+
+@pytest.mark.parametrize("model", [name for name in NAMES if getattr(estimators, name) in AFFINE])
+def test_loadings_of_every_linear_model_on_fewer_latents_and_logarithms(truth, tmp_path, model):
+    rng = np.random.default_rng(0)
+    y, u = truth.x[:400], rng.integers(0, 4, 400)
+    x = np.column_stack([y * (1 + u[:, None]), y @ [1, 2, 3] + 0.1 * rng.normal(size=400)])
+    x[:, 0] = np.exp(3 * x[:, 0] / x[:, 0].std())
+    frame = pd.DataFrame(x, columns=list("abcd")).assign(u=u.astype(str))
+    made = fit(
+        frame,
+        tmp_path,
+        u="u" if model == "SegmentUnmixing" else None,
+        columns=list("abcd"),
+        model=model,
+        n_latents=2,
+        n_restarts=1,
+        verbose=0,
+    )
+    table = pd.read_csv(tmp_path / "loadings.csv").set_index("column")
+    logs = (table["measured as"] == "logarithm").to_numpy()
+    assert logs.tolist() == made.model.units_.logs.tolist()
+    rows = inverse(made, pd.DataFrame([[0, 0], [1, 0], [0, 1]], columns=["z0", "z1"])).to_numpy(copy=True)
+    rows[:, logs] = np.log(rows[:, logs])
+    np.testing.assert_allclose(table[["z0", "z1"]].to_numpy(), (rows[1:] - rows[0]).T, rtol=1e-6, atol=1e-9)
+
+
+def test_scales_and_logarithms_reach_the_model(messy, tmp_path, monkeypatch):
+    given = []
+
+    def stop(**options):
+        given.append(options)
+        raise DataError("seen")
+
+    monkeypatch.setattr("identifiable.auto.folder.Identify", stop)
+    for more in ([], ["--log", "none", "--common-scale"], ["--log", "auto"]):
+        RUNNER.invoke(app, ["fit", str(messy), "-o", str(tmp_path), *more])
+    assert [options.get("log") for options in given] == [None, "none", "auto"]
+    assert [options["common_scale"] for options in given] == [False, True, False]
+    for names, words in ((["mass"], "No logarithm of 'mass'"), (["weight"], "Only positive columns")):
+        with pytest.raises(DataError, match=words):
+            fit(messy, tmp_path, log=names, verbose=0)
+
+
 def test_new_columns_are_matched_by_name(done, messy):
     table = pd.read_csv(messy, nrows=50)
     turned = table[["speed", "site", "height", "weight"]].assign(other=1.0)
@@ -118,7 +172,9 @@ def test_every_answer_is_a_complete_folder(messy, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Identify, "answers", twice)
     fit(messy, tmp_path, model="FactorialUnmixing", n_restarts=1, verbose=0)
-    assert seen == [("identified", {"certificate.json", "latents.csv", "model.safetensors", "report.html"})]
+    assert seen == [
+        ("identified", {"certificate.json", "latents.csv", "loadings.csv", "model.safetensors", "report.html"})
+    ]
 
 
 def test_incomplete_folder_is_refused(done, tmp_path):
@@ -141,7 +197,7 @@ def test_command_fits_a_table(messy, tmp_path):
     made = RUNNER.invoke(app, ["fit", str(messy), "-o", str(out), "--model", "SparseUnmixing", "--time", "1m"])
     assert made.exit_code == 0, made.output
     assert "Identified." in made.output
-    assert {p.stem for p in out.iterdir()} == {"certificate", "latents", "model", "report"}
+    assert {p.stem for p in out.iterdir()} == {"certificate", "latents", "loadings", "model", "report"}
     assert "Identified." in RUNNER.invoke(app, ["check", str(out)]).output
 
 

@@ -77,6 +77,15 @@ def test_rounding_is_found_with_its_step_in_any_unit(seed, step, offset):
     assert not found.continuous
 
 
+def test_the_step_of_rounding_is_smaller_than_every_gap_and_outliers_do_not_matter():
+    rng = np.random.default_rng(0)
+    values = rng.choice([0.0, 2.0, 5.0, 8.0, 10.0], 1000)
+    assert kind(values).step == 1.0
+    assert not kind(rng.choice([0.0, 2.0, np.pi, 8.0, 10.0], 1000)).rounded
+    values[:3] = 3e4
+    assert kind(values).step == 1.0
+
+
 @few
 @given(seed=seeds, share=st.floats(0.2, 0.95))
 def test_discrete_columns_with_or_without_many_zeros(seed, share):
@@ -88,6 +97,17 @@ def test_discrete_columns_with_or_without_many_zeros(seed, share):
     assert [atom.value for atom in zeros.atoms] == [0.0]
     assert kind(rng.choice([0.1, 0.5, 7.0], 2000)).discrete
     assert kind(np.ones(200)).discrete
+
+
+def test_partly_rounded_columns_are_neither_censored_nor_imputed():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=2000)
+    found = kind(np.where(rng.random(2000) < 0.8, values.round(), values))
+    assert found.heaped
+    assert not found.censored
+    assert not found.imputed
+    [words] = found.describe("x7")
+    assert words.startswith("'x7' is rounded in part: ")
 
 
 def test_only_the_columns_of_one_latent_have_atoms():

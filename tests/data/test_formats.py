@@ -1,5 +1,6 @@
 """Every format returns the values that were written, bit for bit, or is refused by name."""
 
+import csv
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
 
+from identifiable.data.csv_files import read_csv
 from identifiable.data.table import read_table
 from identifiable.errors import DamagedFileError, DataError
 from table_writers import (
@@ -70,6 +72,62 @@ def test_float32_is_kept_and_other_types_become_float64(tmp_path, dtype, kept):
 def test_key_chooses_the_array_of_an_npz(tmp_path):
     path = write_npz(tmp_path / "t.npz", a=np.zeros((3, 2)), b=np.ones((4, 1)), names=np.array([None]))
     assert read_table(path, key="b").x.tolist() == [[1], [1], [1], [1]]
+
+
+@pytest.mark.parametrize("sep", [";", "\t", "|"])
+@pytest.mark.parametrize(
+    "options", [{}, {"encoding": "utf-8-sig"}, {"quoting": csv.QUOTE_ALL}, {"lineterminator": "\r\n"}]
+)
+@quick
+@given(x=hnp.arrays(np.float64, st.tuples(st.integers(2, 6), st.integers(2, 4)), elements=finite))
+def test_decimal_commas_keep_bits(tmp_path, sep, options, x):
+    frame = pd.DataFrame(x).set_axis([f"x {j}, {sep}" for j in range(x.shape[1])], axis=1)
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, sep=sep, decimal=",", index=False, **options)
+    sample = read_table(path)
+    assert bits(sample.x) == bits(x)
+    assert sample.columns == tuple(name.strip() for name in frame.columns)
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "rows"),
+    [
+        ("a;b\n1,5;2\n2,5;3\n", "ab", [[1.5, 2], [2.5, 3]]),
+        ("a;b;\n1,5;2;\n2,5;3;\n", "ab", [[1.5, 2], [2.5, 3]]),
+        ("a;b\n1,5;2;\n2,5;3;\n", "ab", [[1.5, 2], [2.5, 3]]),
+        ("a;b\n1;2;\n2;3;\n3;5;\n", "ab", [[1, 2], [2, 3], [3, 5]]),
+        ("a;;b\n1,5;;2\n2,5;;3\n", "ab", [[1.5, 2], [2.5, 3]]),
+        (";a;b\n0;1,5;2\n1;2,5;3\n", "ab", [[1.5, 2], [2.5, 3]]),
+        ('"a";"b"\n"1.234,5";"1.000"\n"2,5";"20"\n', "ab", [[1234.5, 1000], [2.5, 20]]),
+        ("a;b\n,5;-1 234 567\n2,5e-3;+4\n", "ab", [[0.5, -1234567], [0.0025, 4]]),
+        ("a;b\n1,234;0.5\n0,234;1.25\n", "ab", [[1.234, 0.5], [0.234, 1.25]]),
+        ("a,b,c\n1,5,2\n2,500,3\n", "abc", [[1, 5, 2], [2, 500, 3]]),
+        ("a,b,\n1,5,\n2,500,\n", "ab", [[1, 5], [2, 500]]),
+        ("a;b\n1.5;2\n2.5;3\n", "ab", [[1.5, 2], [2.5, 3]]),
+        ("1;2\n1,5;2\n2,5;3\n", "12", [[1.5, 2], [2.5, 3]]),
+    ],
+)
+def test_csv_as_spreadsheets_write_it(tmp_path, text, names, rows):
+    sample = read_table(write_text(tmp_path / "t.csv", text))
+    assert sample.columns == tuple(names)
+    assert sample.x.tolist() == rows
+
+
+def test_decimal_commas_leave_dates_text_and_gaps(tmp_path):
+    text = "mass, kg;length, m;day;site;done\n1,5;2;31.12.2020;a,b;True\n;3;01.01.2021;c;\n"
+    frame = read_csv(write_text(tmp_path / "t.csv", text))
+    assert frame["day"].tolist() == ["31.12.2020", "01.01.2021"]
+    assert frame["site"].tolist() == ["a,b", "c"]
+    assert frame["done"].isna().tolist() == [False, True]
+    assert frame["length, m"].tolist() == [2, 3]
+    assert frame["mass, kg"].isna().tolist() == [False, True]
+
+
+@quick
+@given(x=hnp.arrays(np.int64, st.tuples(st.integers(2, 6), st.integers(2, 4)), elements=st.integers(-9999, 9999)))
+def test_integers_between_commas_are_no_decimals(tmp_path, x):
+    path = write_csv(pd.DataFrame(x).add_prefix("x"), tmp_path / "t.csv")
+    np.testing.assert_array_equal(read_table(path).x, x)
 
 
 def save_images(folder, modes_and_sizes, seed=0):
@@ -143,7 +201,8 @@ BAD_FILES = {
     "headless.csv": (b"0.5,1\n1,2\n3,4\n", DataError, r"seems to have no line of names.*'0.5,1'.*header=None"),
     "latin.csv": ("a,naïve\n1,2\n".encode("latin-1"), DataError, r"must be text in UTF-8. Line 1 is not: .*Save it as"),
     "wide.csv": ("a,b\n1,2\n".encode("utf-16"), DataError, r"Line 1 is not \(the file seems to be UTF-16\)"),
-    "german.csv": (b"a;b\n1,5;2\n2,5;3\n", DataError, r"'a': numbers with a decimal comma, first '1,5' in row 0"),
+    "thousands.tsv": (b"a\tb\n1,500\t2.5\n2,500\t3\n", DataError, r"'a': numbers with a decimal comma, first '1,500'"),
+    "comma.csv": (b"a\n1,5\n2,5\n", DataError, r"ragged: its lines have more fields than the 1 names"),
     "sheet.xlsx": (b"PK", DataError, r"must end in .csv, .tsv, .parquet, .npy, .npz.* Got '.xlsx'"),
     "plain": (b"1", DataError, r"Got 'no ending'"),
     "noise.npy": (b"noise" * 9, DamagedFileError, r"noise.npy cannot be read as .npy .*write it again"),

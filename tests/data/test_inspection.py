@@ -115,6 +115,9 @@ def test_a_time_index_says_that_rows_are_ordered_and_labels_them(rng):
     found = inspect_table(frame)
     assert found.ordered
     assert found.labels["day"].tolist() == days.tolist()
+    assert inspect_table(frame.set_axis(np.arange(300) / 250, axis=0)).ordered
+    assert inspect_table(frame.set_axis(days.to_period("D"), axis=0)).ordered
+    assert not inspect_table(frame.set_axis([f"r{i:03}" for i in range(300)], axis=0)).ordered
     nested = frame.set_index(pd.MultiIndex.from_product([["p", "q", "r"], range(100)]))
     assert inspect_table(nested).labels.shape == (300, 2)
     assert inspect_table(frame.reset_index(drop=True)).labels.shape == (300, 0)

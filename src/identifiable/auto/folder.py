@@ -1,6 +1,7 @@
 """A fit as files: a table in; latents, a model and a report out, in one folder.
 
-RUN/latents.csv         the row's number in the table, then a column per latent; empty where a row was not usable
+RUN/latents.csv         number of the row, its id, date or index, then a column per latent; empty in unusable rows
+RUN/loadings.csv        the effect of each latent on each column, if the mixing is affine
 RUN/model.safetensors   the fitted `Identify`; numbers and words, no code
 RUN/certificate.json    verdict, reasons, reliability of each latent, models that were tried, certificate, parameters
 RUN/history.csv         the training of the model, if it is trained step by step
@@ -10,7 +11,7 @@ RUN/pictures.npz        images for the page, if rows are images
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,15 +25,18 @@ from rich.table import Table
 from identifiable import files
 from identifiable.arrays import FloatArray
 from identifiable.auto.identify import Identify
+from identifiable.auto.units import Units
 from identifiable.data.inspection import TableInspection, inspect_table
 from identifiable.data.table import Names, TableReader
-from identifiable.errors import DamagedFileError, DataError, OutOfTimeError
+from identifiable.errors import DamagedFileError, DataError, OutOfTimeError, join_few
+from identifiable.estimators.affine import AffineModel
 from identifiable.persist import load, rename_account, save, versions
 from identifiable.report.fit_page import fit_page, in_words
 from identifiable.report.image_page import Pictures
 from identifiable.training import time_limit
 
 MODEL, LATENTS, ACCOUNT, HISTORY = "model.safetensors", "latents.csv", "certificate.json", "history.csv"
+LOADINGS = "loadings.csv"
 PAGE, PICTURES = "report.html", "pictures.npz"
 EXAMPLES = 9  # images shown beside their reconstructions
 STEPS = 9  # pictures along a latent
@@ -63,6 +67,8 @@ def fit(
     u: Names | None = None,
     columns: Names | None = None,
     key: str | None = None,
+    log: str | Sequence[str] | None = None,
+    common_scale: bool = False,
     verbose: int = 1,
     **options: Any,
 ) -> Fit:
@@ -72,6 +78,8 @@ def fit(
     ----------
     source, u, columns, key : the table, see `identifiable.data.inspect_table`.
     folder : where to write; it is created if it does not exist.
+    log : "auto", "none" or list of str, default=None. Columns whose logarithm is used; None leaves it to `Identify`.
+    common_scale : bool, default=False. Whether columns share one scale, as pixels do; images always do.
     verbose : int, default=1. 1 prints what was found in the table and each step.
     options : parameters of `Identify`; random_state is 0 by default. The graph among the latents is computed in the
         time that the fit leaves.
@@ -81,8 +89,9 @@ def fit(
     for words in seen.words:
         console.print(words, highlight=False, markup=False)
     frame = pd.DataFrame(seen.sample.x, columns=list(seen.sample.columns or ()))
-    of_images: dict[str, Any] = {"common_scale": seen.picture is not None, "image_shape": seen.sample.image_shape}
-    model = Identify(**{"random_state": 0, **options}, **of_images, verbose=verbose)
+    given: dict[str, Any] = {} if log is None else {"log": _checked_logs(log, seen)}
+    given |= {"common_scale": common_scale or seen.picture is not None, "image_shape": seen.sample.image_shape}
+    model = Identify(**{"random_state": 0, **options}, **given, verbose=verbose)
     start, folder = time.monotonic(), Path(folder)
     name = Path(source).name if isinstance(source, str | os.PathLike) else "a table"
     for found in model.answers(frame, seen.sample.u):
@@ -90,6 +99,21 @@ def fit(
         account = _write(found, folder, seen, frame, name, left)
         console.print(f"{folder / PAGE}: {account['verdict']}, {account['model']}", highlight=False, markup=False)
     return Fit(folder, model, account)
+
+
+def _checked_logs(log: str | Sequence[str], seen: TableInspection) -> str | list[str]:
+    """Return which logarithms are used; refuse columns that the model is not given or that have none."""
+    if isinstance(log, str) and log in ("auto", "none"):
+        return log
+    chosen, usable = [log] if isinstance(log, str) else list(log), seen.sample.columns or ()
+    if unknown := [repr(name) for name in chosen if name not in usable]:
+        raise DataError(
+            f"No logarithm of {join_few(unknown)}: the usable columns are {join_few(usable)}. Correct log=."
+        )
+    lowest = dict(zip(usable, seen.sample.x.min(axis=0).tolist(), strict=True))
+    if low := [f"{name!r} (smallest value {lowest[name]:g})" for name in chosen if lowest[name] <= 0]:
+        raise DataError(f"Only positive columns have a logarithm. Got {join_few(low)}: correct log= or these values.")
+    return chosen
 
 
 def _write(
@@ -102,10 +126,8 @@ def _write(
     save(model, folder / MODEL)
     _write_csv(folder / LATENTS, _table(z, seen.rows, seen.labels, seen.n_rows))
     history = getattr(getattr(model.model_, "encoder_", model.model_), "history_", None)
-    if history is not None:
-        _write_csv(folder / HISTORY, history.to_frame())
-    else:
-        (folder / HISTORY).unlink(missing_ok=True)  # of an earlier fit
+    _write_csv(folder / HISTORY, None if history is None else history.to_frame())
+    _write_csv(folder / LOADINGS, loadings(model))
     files.write_bytes(folder / ACCOUNT, (json.dumps(account, indent=1, default=str) + "\n").encode())
     pictures = _pictures(model, seen, z)
     if pictures is not None:
@@ -114,6 +136,23 @@ def _write(
         (folder / PICTURES).unlink(missing_ok=True)
     fit_page(account, name, pictures).write(folder / PAGE)
     return account
+
+
+def loadings(model: Identify) -> pd.DataFrame | None:
+    r"""Return the effect of each latent on each column, a row per column; None if the model is not affine.
+
+    .. math:: x_j = \text{const} + \sum_i A_{ji} z_i
+
+    in the units of the table. "measured as" says whether x is the column or its logarithm.
+    """
+    if not isinstance(model.model_, AffineModel) or not isinstance(model.units_, Units):
+        return None
+    units = model.units_
+    mixing = units.scale[:, None] * (units.vectors @ model.model_.mixing_)
+    frame = pd.DataFrame(mixing, columns=[f"z{i}" for i in range(mixing.shape[1])])
+    frame.insert(0, "column", model.feature_names_in_)
+    frame.insert(1, "measured as", np.where(units.logs, "logarithm", "value"))
+    return frame
 
 
 def open_fit(folder: str | Path) -> Fit:
@@ -297,5 +336,9 @@ def _table(z: FloatArray, rows: Any, labels: pd.DataFrame, n_rows: int) -> pd.Da
     return pd.concat([pd.DataFrame({"row": np.arange(n_rows)}), labels, frame], axis=1)
 
 
-def _write_csv(path: Path, frame: pd.DataFrame) -> None:
+def _write_csv(path: Path, frame: pd.DataFrame | None) -> None:
+    """Write a table; without one, remove that of an earlier fit."""
+    if frame is None:
+        path.unlink(missing_ok=True)
+        return
     files.write_bytes(path, frame.to_csv(index=False, lineterminator="\n").encode())

@@ -1,6 +1,5 @@
 """The formats of a table: each is opened, checked as a file, and described before its rows are read."""
 
-import csv
 import difflib
 import os
 import zipfile
@@ -8,7 +7,6 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +14,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from identifiable.data.csv_files import read_csv
 from identifiable.errors import DamagedFileError, DataError, join_few
 
 _IMAGES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 _WHITE = {"1": 1, "L": 255, "LA": 255, "RGB": 255, "RGBA": 255, "I;16": 65535, "I;16B": 65535}  # Pillow modes
-# Floats are read exactly, to the last bit; pandas does so by default from version 3.1 on.
-_EXACT: Any = {} if tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1) else {"float_precision": "round_trip"}
 _FILE_ERRORS = (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error)  # of numpy on a damaged file
 
 Rows = pd.DataFrame | NDArray[Any]
@@ -219,63 +216,8 @@ def _read_parquet(path: Path) -> Opened:
         return Opened(path, tuple(map(str, frame.columns)), file.metadata.num_rows, str(path))
 
 
-def _read_csv(path: Path) -> Opened:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = list(islice((line for line in file if line.strip()), 2))
-        sep = _separator(lines, "\t" if path.suffix.lower() == ".tsv" else ",")
-        cells = [cell.strip() for cell in next(csv.reader(lines, delimiter=sep, skipinitialspace=True), [])]
-        frame = pd.read_csv(path, sep=sep, engine="c", low_memory=False, skipinitialspace=True, **_EXACT)
-    except UnicodeDecodeError as err:
-        raise DataError(f"{path} must be text in UTF-8. {_undecodable(path)}. Save it as UTF-8.") from err
-    except pd.errors.EmptyDataError as err:
-        raise DataError(f"{path} is empty: a line of names and rows of numbers were expected.") from err
-    except (pd.errors.ParserError, csv.Error) as err:
-        raise DataError(
-            f"{path} is ragged, its lines do not split into the same columns: {str(err).strip()}. Correct it."
-        ) from err
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas uses surplus fields as row labels
-        raise DataError(
-            f"{path} is ragged: its lines have more fields than the {len(cells)} names of its first line. "
-            "Name every column (row labels, too)."
-        )
-    if _is_data(cells):
-        raise DataError(
-            f"{path} seems to have no line of names: its first line is {lines[0].strip()[:60]!r}. Add one, or pass "
-            "pd.read_csv(path, header=None)."
-        )
-    # pandas renames duplicates (a, a.1); the names in the file show them.
-    if len(cells) == frame.shape[1]:
-        frame.columns = pd.Index([cell or name for cell, name in zip(cells, frame.columns, strict=True)])
-    if cells[:1] == [""]:  # the index that `DataFrame.to_csv` writes
-        frame = frame.set_index(frame.columns[0]).rename_axis(None)
-    return _of_frame(frame, str(path))
-
-
-def _separator(lines: list[str], usual: str) -> str:
-    """Return what splits the first lines into equally many cells, at least two; else the usual separator."""
-    for sep in usual + ";\t|,":
-        widths = [len(cells) for cells in csv.reader(lines, delimiter=sep, skipinitialspace=True)]
-        if len(widths) == len(lines) and len(set(widths)) == 1 and widths[0] > 1:  # no quotation over two lines
-            return sep
-    return usual
-
-
-def _is_data(cells: list[str]) -> bool:
-    """Return whether a first line is numbers that are no names; 0, 1, 2 or 400, 410, 420 (an axis) are names."""
-    try:
-        numbers = np.array([float(cell) for cell in cells])
-    except ValueError:
-        return False
-    return not (np.all(numbers == np.round(numbers)) and np.all(np.diff(numbers) > 0))
-
-
-def _undecodable(path: Path) -> str:
-    with path.open("rb") as file:
-        lines = enumerate(file, start=1)
-        n, line = next((n, line) for n, line in lines if "\ufffd" in line.decode(errors="replace"))
-    kind = " (the file seems to be UTF-16)" if line[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
-    return f"Line {n} is not{kind}: {line.strip()[:30]!r}"
+def _open_csv(path: Path) -> Opened:
+    return _of_frame(read_csv(path), str(path))
 
 
 def _read_images(folder: Path) -> Opened:
@@ -310,8 +252,8 @@ def _read_images(folder: Path) -> Opened:
 
 
 _READERS: dict[str, Callable[..., Opened]] = {
-    ".csv": _read_csv,
-    ".tsv": _read_csv,
+    ".csv": _open_csv,
+    ".tsv": _open_csv,
     ".parquet": _read_parquet,
     ".npy": _read_npy,
     ".npz": _read_npz,

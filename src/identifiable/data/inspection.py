@@ -137,6 +137,7 @@ class TableInspection:
             "Columns with exact zeros": many_zeros,
             "Discrete columns, and their numbers of different values": discrete,
             "Rounded columns, and the step in standard deviations": rounded,
+            "Columns that are rounded in part": [f"{name!r}" for name, kind in self._kinds if kind.heaped],
             "Columns that share their smallest or largest value, as at a detection limit": self._atoms(
                 "minimum", "maximum"
             ),
@@ -152,8 +153,8 @@ class TableInspection:
 
     def _atoms(self, *places: str) -> list[str]:
         """Return the columns with an atom other than zero at one of these places, and the share of the rows."""
-        found = ((name, atom) for name, kind in self._kinds for atom in kind.atoms if atom.value != 0)
-        return [f"{name!r} {100 * atom.share:.0f} %" for name, atom in found if atom.place in places]
+        found = ((name, atom) for name, kind in self._kinds if not kind.heaped for atom in kind.atoms)
+        return [f"{n!r} {100 * atom.share:.0f} %" for n, atom in found if atom.place in places and atom.value != 0]
 
     def _auxiliary(self) -> str:
         u = self.sample.u

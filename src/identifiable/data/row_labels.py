@@ -46,7 +46,7 @@ def row_labels(frame: pd.DataFrame, n_index: int) -> pd.DataFrame:
 
 
 def has_sorted_dates(frame: pd.DataFrame) -> bool:
-    """Return whether the dates or times of some column rise or fall from row to row.
+    """Return whether the dates or times of some column, or its numbers with decimals, rise or fall from row to row.
 
     Examples
     --------
@@ -63,9 +63,9 @@ def _is_sorted(column: "pd.Series[Any] | None") -> bool:
 
 
 def _moments(column: "pd.Series[Any]") -> "pd.Series[Any] | None":
-    """Return dates and times, without missing ones; None if some value is neither."""
+    """Return dates, times and numbers with decimals, without missing ones; None if some value is none of these."""
     column = column.dropna()
-    if column.dtype.kind in "mM":
+    if column.dtype.kind in "mMf" or isinstance(column.dtype, pd.PeriodDtype):
         return column
     text = column.astype(str)
     if not len(text) or not text.map(lambda value: _MOMENT.fullmatch(value) is not None).all():

@@ -83,8 +83,8 @@ def read_table(
     above 256 MiB stays on disk: x is then a read-only memory map if its columns are neighbours. Images, sorted by name,
     become rows of pixels in [0, 1]; other files of the folder are ignored.
 
-    A .csv may also be separated by semicolons, tabs or bars. A first column without a name is the index that
-    `DataFrame.to_csv` writes, and is skipped.
+    A .csv may also be separated by semicolons, tabs or bars, and then have decimal commas, as many spreadsheets write
+    them. A first column without a name is the index that `DataFrame.to_csv` writes, and is skipped.
 
     Raises
     ------
