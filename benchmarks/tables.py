@@ -2,10 +2,11 @@
 
     python benchmarks/tables.py [--kinds survey wine ...] [--seeds 3] [--seconds 60] [--jobs 1]
 
-Seed 0 of a kind has the sizes at which version 0.1 was wrong; other seeds have other sizes, sources and mixings. What is
-expected was written down before the rules that are to meet it: the verdicts that are right, whether the mixing is
+Seed 0 of a kind has the sizes at which version 0.1 was wrong; other seeds have other sizes, sources and mixings. What
+is expected was written down before the rules that are to meet it: the verdicts that are right, whether the mixing is
 affine, the number of latents, how many of them may be called stable, and the mean correlation with the sources (MCC).
-MCC is compared with the better of scikit-learn's FastICA and, where it is installed, Picard, given the number of latents.
+MCC is compared with the better of scikit-learn's FastICA and, where it is installed, Picard, given the number of
+latents.
 """
 
 from collections.abc import Callable
@@ -290,6 +291,9 @@ def fit(kind: str, seed: int, seconds: float) -> dict[str, Any]:
     except DataError as error:
         row |= {"verdict": "refused", "model": "", "n": 0, "stable": 0, "error": str(error)}
         return row | {"wrong": "; ".join(violations(case, row))}
+    except Exception as error:  # counted as wrong, and the others go on
+        row |= {"verdict": "crashed", "model": "", "n": 0, "stable": 0, "wrong": f"{type(error).__name__}: {error}"}
+        return row
     stable = np.array([one.verdict == "stable" for one in model.latent_reports_])
     row |= {
         "verdict": model.verdict_,

@@ -10,7 +10,7 @@ def test_an_old_fit_folder_opens():
     from identifiable.report.fit_page import fit_page
 
     fitted = open_fit(OLD / "fit")
-    assert fitted.account["verdict"] == fitted.model.verdict_
+    assert (fitted.model.verdict_, fitted.account["verdict"]) == ("identified", "reproducible")  # not by a theorem
     reports = fitted.model.latent_reports_
     assert [one["seed_agreement"] for one in fitted.account["latents"]] == [one.seed_agreement for one in reports]
     assert fitted.account["certificate"]["if_undecided_hold"] == str(fitted.model.certificate_.if_undecided_hold)

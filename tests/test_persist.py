@@ -39,10 +39,12 @@ def test_old_words_of_accounts_and_certificates_are_renamed():
     certificate = {"at_best": "PS", "checks": [{"verdict": "cannot tell"}, {"verdict": "fails"}]}
     renamed = {"if_undecided_hold": "PS", "checks": [{"verdict": "inconclusive"}, {"verdict": "fails"}]}
     assert rename_certificate(certificate) == renamed
-    old = {"latents": [{"again": 0.9, "name": "z0"}], "certificate": certificate, "data": {"rows used": 3}}
-    latents, data = [{"seed_agreement": 0.9, "name": "z0"}], {"rows_used": 3}
-    assert rename_account(old) == {"latents": latents, "certificate": renamed, "data": data}
-    assert rename_account(old | {"certificate": None})["certificate"] is None
+    latent = {"name": "z0", "verdict": "stable"}
+    old = {"latents": [latent | {"again": 0.9}], "certificate": certificate, "data": {"rows used": 3}}
+    new = {"latents": [latent | {"seed_agreement": 0.9}], "certificate": renamed, "data": {"rows_used": 3}}
+    for word, now in (("identified", "reproducible"), ("doubtful", "partly reproducible")):
+        assert rename_account(old | {"verdict": word}) == new | {"verdict": now}
+    assert rename_account(old | {"verdict": "", "certificate": None})["certificate"] is None
 
 
 @pytest.mark.parametrize(

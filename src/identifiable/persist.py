@@ -133,7 +133,12 @@ def rename_account(account: dict[str, Any]) -> dict[str, Any]:
     certificate = account["certificate"]
     data = {k.replace(" ", "_"): v for k, v in account["data"].items()}
     certificate = certificate and rename_certificate(certificate)
-    return account | {"latents": latents, "certificate": certificate, "data": data}
+    renamed = account | {"latents": latents, "certificate": certificate, "data": data}
+    if latents and "guaranteed" not in latents[0]:  # verdicts of version 0.1 did not depend on the certificate
+        stable = any(latent["verdict"] == "stable" for latent in latents)
+        old = {"identified": "reproducible", "doubtful": "partly reproducible" if stable else "not reproducible"}
+        renamed["verdict"] = old.get(account["verdict"], "not reproducible")
+    return renamed
 
 
 def rename_certificate(certificate: Mapping[str, Any]) -> dict[str, Any]:

@@ -123,7 +123,8 @@ def test_scales_and_logarithms_reach_the_model(messy, tmp_path, monkeypatch):
     for more in ([], ["--log", "none", "--common-scale"], ["--log", "auto"]):
         RUNNER.invoke(app, ["fit", str(messy), "-o", str(tmp_path), *more])
     assert [options.get("log") for options in given] == [None, "none", "auto"]
-    assert [options["common_scale"] for options in given] == [False, True, False]
+    assert [options.get("common_scale") for options in given] == [None, True, None]
+    monkeypatch.undo()
     for names, words in ((["mass"], "No logarithm of 'mass'"), (["weight"], "Only positive columns")):
         with pytest.raises(DataError, match=words):
             fit(messy, tmp_path, log=names, verbose=0)
@@ -173,7 +174,7 @@ def test_every_answer_is_a_complete_folder(messy, tmp_path, monkeypatch):
     monkeypatch.setattr(Identify, "answers", twice)
     fit(messy, tmp_path, model="FactorialUnmixing", n_restarts=1, verbose=0)
     assert seen == [
-        ("identified", {"certificate.json", "latents.csv", "loadings.csv", "model.safetensors", "report.html"})
+        ("reproducible", {"certificate.json", "latents.csv", "loadings.csv", "model.safetensors", "report.html"})
     ]
 
 
@@ -196,9 +197,9 @@ def test_command_fits_a_table(messy, tmp_path):
     (out / "history.csv").write_text("of an earlier fit")
     made = RUNNER.invoke(app, ["fit", str(messy), "-o", str(out), "--model", "SparseUnmixing", "--time", "1m"])
     assert made.exit_code == 0, made.output
-    assert "Identified." in made.output
+    assert "All 3 latents are reproducible and identified." in made.output
     assert {p.stem for p in out.iterdir()} == {"certificate", "latents", "loadings", "model", "report"}
-    assert "Identified." in RUNNER.invoke(app, ["check", str(out)]).output
+    assert "reproducible and identified" in RUNNER.invoke(app, ["check", str(out)]).output
 
 
 def test_rows_that_are_pictures(tmp_path):

@@ -47,7 +47,7 @@ def test_density_in_the_units_of_the_table_integrates_to_one(columns):
     x = np.c_[np.exp(1.5 * z[:, 0]), 100 * z[:, 1]]
     lift = np.eye(2, columns)
     lift[1, 2:] = 3.0  # the third column is three times the second
-    model = Identify(**FACTORIAL).fit(x @ lift)
+    model = Identify(log=["x0"], **FACTORIAL).fit(x @ lift)
     assert model.units_.logs.tolist() == [True, False, False][:columns]
     t, s = np.linspace(-12, 12, 160), np.linspace(-1000, 1000, 160)
     grid = np.stack(np.meshgrid(t, s, indexing="ij"), -1).reshape(-1, 2)
@@ -84,7 +84,7 @@ def test_gaussian_noise_has_nothing_to_identify():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 3)) @ rng.normal(size=(3, 3))
     model = Identify(seconds=8, n_restarts=2, **QUIET).fit(x)
-    assert model.verdict_ == "nothing identifiable"
+    assert model.verdict_ == "Gaussian"
     assert {t.verdict for t in model.latent_reports_} == {model.fit_status_} == {"unstable"}
 
 
@@ -106,7 +106,7 @@ def test_dependent_columns_and_skewed_columns(sparse):
     with pytest.raises(DataError, match="3 directions"):
         Identify(4, **QUIET).fit(dependent)
     x = np.exp(np.random.default_rng(0).normal(size=(400, 2)) * [1.5, 0.1])
-    model = Identify(**FACTORIAL).fit(pd.DataFrame(x, columns=["dose", "size"]))
+    model = Identify(log=["dose"], **FACTORIAL).fit(pd.DataFrame(x, columns=["dose", "size"]))
     assert model.units_.logs.tolist() == [True, False]
     with pytest.raises(DataError, match="'dose'"):
         model.transform(pd.DataFrame([[0.0, 1.0]], columns=["dose", "size"]))
@@ -116,12 +116,29 @@ def test_dependent_columns_and_skewed_columns(sparse):
     ("parameter", "value"),
     [
         *(("n_latents", 0), ("n_latents", "many"), ("model", "Magic"), ("n_restarts", 0), ("seconds", 0)),
-        *(("n_jobs", 0), ("image_shape", 3), ("image_shape", (3, 0))),
+        *(("n_jobs", 0), ("image_shape", 3), ("image_shape", (3, 0)), ("log", "x0"), ("ordered", "no")),
     ],
 )
 def test_invalid_parameters_are_named(sparse, parameter, value):
     with pytest.raises(ValueError, match=f"'{parameter}' parameter of Identify"):
         Identify(**QUIET | {parameter: value}).fit(sparse.x)
+
+
+def test_a_time_column_is_not_used_and_halves_are_contiguous():
+    rng = np.random.default_rng(0)
+    x = np.c_[np.arange(1000) / 100, rng.laplace(size=(1000, 2)) @ rng.normal(size=(2, 2))]
+    model = Identify(**QUIET).fit(x)
+    assert (model.n_latents_, model.verdict_) == (2, "identified")
+    assert any("'x0'" in reason for reason in model.reasons_)
+    assert any("contiguous" in reason for reason in model.reasons_)
+    np.testing.assert_allclose(model.inverse_transform(model.transform(x))[:, 1:], x[:, 1:], atol=1e-9)
+
+
+def test_independent_columns_are_no_mixture():
+    x = np.random.default_rng(0).laplace(size=(2000, 3))
+    model = Identify(**QUIET).fit(x)
+    assert model.verdict_ == "not a mixture"
+    assert len({latent.column for latent in model.latent_reports_} & {"x0", "x1", "x2"}) >= 2
 
 
 def test_projection_that_depends_on_the_rows_is_not_stable():

@@ -13,9 +13,15 @@ from identifiable import DataError, FitFailedError, Identify, Level, OutOfTimeEr
 from identifiable.auto import folder as fits
 from identifiable.auto import images
 from identifiable.auto.confirm import Confirmation
-from identifiable.auto.images import Reconstruction, explained_by_keypoints, search_images
+from identifiable.auto.images import (
+    COMPONENT_RATIO,
+    MOST_UNEXPLAINED,
+    Reconstruction,
+    explained_by_keypoints,
+    search_images,
+)
 from identifiable.auto.task import SearchOptions
-from identifiable.auto.verdict import LATE, RULES
+from identifiable.auto.verdict import LATE
 from identifiable.cli import app
 from identifiable.data import read_table
 from identifiable.training import time_limit
@@ -74,8 +80,8 @@ def test_principal_components_need_as_many_as_themselves():
 def test_the_rule_has_two_thresholds():
     good = Reconstruction(4, 0.1, 100, 200)
     assert good.good
-    assert not replace(good, components=int(4 * RULES.component_ratio) - 1).good
-    assert not replace(good, unexplained=RULES.most_unexplained + 0.01).good
+    assert not replace(good, components=int(4 * COMPONENT_RATIO) - 1).good
+    assert not replace(good, unexplained=MOST_UNEXPLAINED + 0.01).good
 
 
 def test_keypoints_are_selected_and_reproducible_not_identified(known, sample):
@@ -99,7 +105,7 @@ def test_keypoints_that_depend_on_the_seed_are_not_selected(known, sample):
     assert found is None
     assert candidate.note == images.NOT_REPRODUCIBLE
     asked, _ = search_images(sample[1], SHAPE, replace(OPTIONS, model="ImageUnmixing"))
-    assert asked.verdict.fit == "doubtful"
+    assert asked.verdict.fit == "not reproducible"
     assert {latent.verdict for latent in asked.verdict.latents} == {"unstable"}
 
 
@@ -126,8 +132,8 @@ def test_unconfirmed_keypoints_are_not_called_stable(known, sample, monkeypatch)
     nothing = np.full(2, np.nan)
     monkeypatch.setattr(images, "confirm", lambda task, trial: Confirmation(trial.fitted, nothing, nothing, "late"))
     found, candidate = search_images(sample[1], SHAPE, OPTIONS)
-    assert (found.verdict.fit, candidate.note) == ("doubtful", "")
-    assert {latent.verdict for latent in found.verdict.latents} == {"unstable"}
+    assert (found.verdict.fit, candidate.note) == ("not enough time", "")
+    assert {latent.verdict for latent in found.verdict.latents} == {"doubtful"}
     assert "late" in found.reasons
 
 

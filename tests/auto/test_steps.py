@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fake_models import FakeModel, family, task
-from identifiable import DataError
 from identifiable.auto import steps
+from identifiable.auto.counting import Count
 from identifiable.auto.families import FAMILIES, NAMES
 from identifiable.auto.verdict import LATE
 from identifiable.data import make_pdgmm
@@ -17,47 +17,6 @@ from identifiable.training import time_limit
 @pytest.fixture
 def y():
     return np.random.default_rng(0).normal(size=(400, 3))
-
-
-@pytest.mark.parametrize(
-    ("variances", "n"),
-    [
-        ([3, 2, 1, 0.02, 0.01], 3),
-        ([3, 2, 1, 0.02], None),  # a single direction of noise needs a fall by 1000
-        ([3, 2, 1, 5e-4], 3),
-        ([3, 2, 1, 0.02, 0.001], None),  # these two differ too much to be noise
-        ([1, 1, 1], None),
-        (np.r_[np.ones(41), 0.001, 0.001], None),  # too deep
-    ],
-)
-def test_spectral_gap(variances, n):
-    assert steps.spectral_gap(np.array(variances, dtype=float)) == n
-
-
-def test_count_latents_from_the_spectrum(y):
-    assert steps.count_latents(task(y), [])[0] == 3
-    wide = y @ np.random.default_rng(1).normal(size=(3, 8)) + 0.01 * np.random.default_rng(2).normal(size=(400, 8))
-    n, why = steps.count_latents(task(wide), [])
-    assert n == 3
-    assert "factor" in why
-    assert steps.count_latents(task(wide, n=5), []) == (5, "")
-    with pytest.raises(DataError, match="3 directions"):
-        steps.count_latents(task(y, n=4), [])
-
-
-def test_count_latents_from_stability():
-    """Without a fall of the variances, latents are counted up to two numbers at which the halves disagree."""
-    y = np.random.default_rng(0).normal(size=(2000, 13)) * 0.6 ** np.arange(13)
-    stable_up_to_4 = replace(family(), build=lambda n, **given: FakeModel(n, turn=1.0 * (n > 4), **given))
-    one, two = (steps.count_latents(task(y, seed=seed), [stable_up_to_4]) for seed in (1, 2))
-    assert one == two  # a property of the table, not of the seed
-    assert one[0] == 4
-    assert "for 6" in one[1]
-    assert "for 8" not in one[1]
-    assert steps.count_latents(task(y), [family(gain=-1.0)])[0] == 2  # no better than a Gaussian
-    late = replace(family(), build=lambda n, **given: FakeModel(n, fails="late", **given))
-    with time_limit(0):
-        assert steps.count_latents(task(y), [late])[0] == 2
 
 
 def test_tasks_hold_out_the_same_rows_and_order_the_others_by_seed(y):
@@ -112,25 +71,68 @@ def test_trial_measures_the_gain_on_held_out_rows(y):
     assert len(trial.gains) == 80
 
 
+def search_of(y, trials, n=3, *, by_gap=False, surrogate=0.0, **options):
+    return steps.Search(task(y, **options), Count(n, by_gap=by_gap), None, None, trials, surrogate)
+
+
 def test_most_latents_exactly_inactive_leave_flows_untried():
     x = make_pdgmm(600, n=3, layers=1, random_state=0).x
     families = [FAMILIES[NAMES.index("SparseUnmixing")], family("IFlow", steps=1)]
-    search = task(x)
-    trials = steps.try_linear(search, families[:1], 3)
-    found = steps.Search(search, 3, "", trials)
+    found = search_of(x, steps.try_linear(task(x), families[:1], 3))
     assert found.inactive == 3
-    assert steps._trained(search, families[1:], 3, found.inactive) == ([], "")
+    assert steps._trained(found, families[1:]) == ([], "")
 
 
-def test_flows_are_not_tried_on_a_projection():
+def test_values_of_coarse_columns_are_not_inactivity():
+    x = np.random.default_rng(0).normal(size=(2000, 3)).clip(-0.5)  # censored
+    trials = steps.try_linear(task(x), [FAMILIES[NAMES.index("SparseUnmixing")]], 3)
+    count, coarse = Count(3), np.ones(3, dtype=bool)
+    assert steps.Search(task(x), count, x, ~coarse, trials).inactive == 3
+    assert steps.Search(task(x), count, x, coarse, trials).inactive == 0
+
+
+def test_a_linear_model_that_is_reproducible_and_guaranteed_leaves_flows_untried():
+    rng = np.random.default_rng(0)
+    y = rng.laplace(size=(2000, 3)) @ rng.normal(size=(3, 3))
+    families = [FAMILIES[NAMES.index(name)] for name in ("LinearICA", "SparseUnmixing", "FactorialUnmixing")]
+    trials = steps.try_linear(task(y), families, 3)
+    assert list(trials) == ["LinearICA", "SparseUnmixing"]
+    kept, why = steps._trained(search_of(y, trials), [family("IFlow", steps=1)])
+    assert (kept, "guaranteed" in why) == ([], True)
+
+
+def test_flows_are_not_tried_on_a_projection_or_where_nothing_is_found():
     y = np.random.default_rng(0).normal(size=(400, 4))
     flow, wide = family("IFlow", steps=1), replace(family("VaDE", steps=1), wide=True)
-    assert steps._trained(task(y), [flow, wide], 4, 0) == ([flow], "")
-    kept, why = steps._trained(task(y), [flow, wide], 2, 0)
+    assert steps._trained(search_of(y, {}, 4), [flow, wide]) == ([flow], "")
+    kept, why = steps._trained(search_of(y, {}, 2), [flow, wide])
     assert kept == [wide]
     assert "projection" in why
-    assert steps._trained(task(y * [1, 1, 0.01, 0.01]), [flow, wide], 2, 0)[0] == [flow, wide]
-    assert steps._trained(task(y, model="IFlow"), [flow], 2, 0)[0] == [flow]
+    assert steps._trained(search_of(y, {}, 2, by_gap=True), [flow, wide])[0] == [flow, wide]
+    assert steps._trained(search_of(y, {}, 2, model="IFlow"), [flow])[0] == [flow]
+    nothing = steps.try_linear(task(y), [family(gain=0.0)], 4)
+    assert steps._trained(search_of(y, nothing, 4), [flow])[0] == []
+    coarse = steps.try_linear(task(y), [family(gain=0.5)], 4)
+    assert steps._trained(search_of(y, coarse, 4), [flow])[0] == [flow]
+    assert steps._trained(search_of(y, coarse, 4, surrogate=0.5), [flow])[0] == []
+
+
+def test_gains_on_a_surrogate_are_taken_off():
+    y = np.random.default_rng(0).normal(size=(400, 3))
+    trials = steps.try_linear(task(y), [family(gain=0.5)], 3)
+    other = np.random.default_rng(1).normal(size=(400, 3))
+    assert steps._gain_of_surrogate(task(y), None, trials) == 0
+    assert steps._gain_of_surrogate(task(y), other, trials) == pytest.approx(0.5)
+    assert search_of(y, trials).answer("").verdict.fit == "reproducible"
+    assert search_of(y, trials, surrogate=0.5).answer("").verdict.fit == "Gaussian"
+
+
+def test_trained_models_are_compared_with_the_best_linear_one(y):
+    trials = steps.try_linear(task(y), [family(gain=0.5)], 3)
+    trials |= steps.try_trained(task(y), [family("PDGMM", steps=1, gain=2.0)], 3, trials)
+    found = search_of(y, trials).answer("")
+    assert found.candidates[0].name == "FactorialUnmixing"  # the flow finds the same latents
+    assert found.candidates[1].like_linear == pytest.approx(1)
 
 
 def test_trained_families_keep_their_order_and_share_the_time(y, monkeypatch):
@@ -147,9 +149,9 @@ def test_trained_families_keep_their_order_and_share_the_time(y, monkeypatch):
 
 @pytest.mark.parametrize("early", [False, True])
 def test_the_linear_answer_comes_first(y, monkeypatch, early):
-    families = [family("FactorialUnmixing", gain=0.5), family("PDGMM", steps=1, gain=5.0)]
+    families = [family("FactorialUnmixing", gain=0.5), family("PDGMM", steps=1, gain=5.0, turn=0.7)]
     monkeypatch.setattr(steps, "_families", lambda task: families)
-    found = list(steps.answers(y, None, task(y).options, early=early))
+    found = list(steps.answers(y, None, task(y, seed=1).options, early=early))
     assert [one.candidates[0].name for one in found] == ["FactorialUnmixing"] * early + ["PDGMM"]
     assert [len(one.candidates) for one in found] == [1] * early + [2]
     assert ("First answer" in " ".join(found[0].reasons)) == early

@@ -1,122 +1,89 @@
-"""The rules of the selection, on made-up likelihoods and agreements."""
+"""What is said of latents and tables, on made-up agreements."""
 
 import numpy as np
 import pytest
 
-from identifiable import FitFailedError
+from identifiable import Certificate, Level
 from identifiable.auto.verdict import (
-    LATE,
-    RULES,
-    Candidate,
-    choose,
-    is_exact,
+    HEADLINES,
+    Evidence,
+    headline,
     judge_latents,
-    margin,
-    pick,
-    selection_chances,
+    rows_needed,
+    rows_to_tell,
+    verdict_of,
 )
 
-
-def candidate(name, gain, agreement=0.99, *, linear=False, note=""):
-    return Candidate(name, "a mixture", linear, False, gain, 0.01, agreement, note=note)
-
-
-def gains_of(pool, own=0.1):
-    """Return gains per row: what makes a row likely is much the same for all models."""
-    rng = np.random.default_rng(0)
-    rows = rng.normal(size=500)
-    noise = {c.name: rng.normal(size=500) for c in pool}
-    return {c.name: c.gain + rows - rows.mean() + own * (noise[c.name] - noise[c.name].mean()) for c in pool}
-
-
-LINEAR = {"linear": True}
+NAN = [np.nan, np.nan]
+PS = Certificate(Level.PS, Level.PS, "a theorem", (), ((0,), (1,)), ((0,), (1,)), None, None, True)
 
 
 @pytest.mark.parametrize(
-    ("pool", "chosen"),
+    ("seeds", "halves", "alternatives", "latents"),
     [
-        ([candidate("PDGMM", 8.36, 0.989), candidate("GMMFlow", 8.68, 0.979)], "PDGMM"),  # close: the simpler
-        ([candidate("PDGMM", 9.1, 0.992), candidate("GMMFlow", 10.1, 0.983)], "PDGMM"),  # densities without a bound
-        ([candidate("PDGMM", 5.0, 0.99), candidate("GMMFlow", 10.1, 0.983)], "GMMFlow"),
-        ([candidate("FactorialUnmixing", 2.195, **LINEAR), candidate("GMMFlow", 2.2)], "FactorialUnmixing"),
-        # .05 is much, row by row
-        ([candidate("FactorialUnmixing", 2.15, **LINEAR), candidate("GMMFlow", 2.2)], "GMMFlow"),
-        ([candidate("FactorialUnmixing", 1.2, **LINEAR), candidate("GMMFlow", 2.2, 0.75)], "FactorialUnmixing"),
-        ([candidate("PDGMM", 1.2, 0.5), candidate("GMMFlow", 2.2, 0.5)], "GMMFlow"),
-        # a nonlinear model has to be better than the linear ones, however close to the best
-        ([candidate("FactorialUnmixing", 2.1, **LINEAR), candidate("PDGMM", 2), candidate("GMMFlow", 2.2)], "GMMFlow"),
+        ([0.99, 0.97], [0.98, 0.96], NAN, ["stable", "stable"]),
+        ([0.99, 0.97], [0.98, 0.92], NAN, ["stable", "doubtful"]),
+        ([0.99, 0.5], [0.98, 0.99], NAN, ["stable", "unstable"]),
+        ([0.99, 0.97], [0.98, 0.97], [0.99, 0.8], ["stable", "unstable"]),
+        (NAN, [0.98, 0.97], [0.99, 0.99], ["doubtful", "doubtful"]),  # not confirmed
+        ([0.99, 0.97], [np.nan, 0.97], NAN, ["doubtful", "stable"]),
     ],
 )
-def test_pick(pool, chosen):
-    assert pick(pool, gains_of(pool)).chosen.name == chosen
-
-
-def test_gaussian_gains_pick_nothing():
-    pool = [candidate("PDGMM", 0.02), candidate("GMMFlow", -1.0)]
-    assert pick(pool, {}) is None
-    selection = choose(pool, gains_of(pool), inactive=2, n=2, seed=0)
-    assert (selection.name, selection.identifiable) == ("PDGMM", False)
-
-
-def test_exactly_inactive_latents_select_the_sparse_model():
-    pool = [candidate("SparseUnmixing", 3.0, **LINEAR), candidate("FactorialUnmixing", 4.0, **LINEAR)]
-    assert choose(pool, gains_of(pool), inactive=2, n=3, seed=0).name == "SparseUnmixing"
-    assert choose(pool, gains_of(pool), inactive=1, n=3, seed=0).name == "FactorialUnmixing"
-    assert [is_exact(k, 4) for k in (2, 3)] == [False, True]
-
-
-def test_choose_reports_late_and_unreliable_models():
-    late = Candidate("VaDE", "", False, False, note=LATE)
-    pool = [candidate("PDGMM", 2.0), candidate("GMMFlow", 3.0, 0.5)]
-    selection = choose([*pool, late], gains_of(pool), inactive=0, n=2, seed=0)
-    assert selection.name == "PDGMM"
-    assert "VaDE" in selection.reasons[0]
-    assert "GMMFlow" in selection.reasons[1]
-    assert "PDGMM" in selection.reasons[-1]
-    assert all(selection.reasons)
-    with pytest.raises(FitFailedError, match="VaDE"):
-        choose([late], {}, inactive=0, n=2, seed=0)
-
-
-def test_alternatives_are_models_that_other_rows_would_select():
-    close = [candidate("IFlow", 2.21), candidate("GMMFlow", 2.32)]
-    chances = selection_chances("IFlow", close, gains_of(close, 0.3), seed=0)
-    assert sum(chances.values()) == pytest.approx(1)
-    assert 0.1 < chances["GMMFlow"] < 0.9
-    alternatives = choose(close, gains_of(close, 0.3), inactive=0, n=2, seed=0).alternatives
-    assert alternatives == {"GMMFlow": chances["GMMFlow"]}
-    far = [candidate("IFlow", 2.2), candidate("GMMFlow", 1.0)]
-    assert selection_chances("IFlow", far, gains_of(far), seed=0) == {"IFlow": 1.0}
-
-
-def test_margin_is_wider_for_stable_models_with_inactive_latents():
-    assert margin(candidate("PDGMM", 1.0, 0.97)) == RULES.close_inactive
-    assert margin(candidate("PDGMM", 1.0, 0.95)) == margin(candidate("GMMFlow", 1.0)) == RULES.close
-
-
-def test_candidate_on_other_rows():
-    gains = np.array([1.0, 2.0, 3.0])
-    on = candidate("PDGMM", 9.0).on(gains)
-    assert (on.name, on.gain, on.error) == ("PDGMM", 2.0, pytest.approx(gains.std() / 3**0.5))
-
-
-@pytest.mark.parametrize(
-    ("seeds", "halves", "alternatives", "latents", "fit"),
-    [
-        ([0.99, 0.97], [0.98, 0.96], [np.nan, np.nan], ["stable", "stable"], "identified"),
-        ([0.99, 0.97], [0.98, 0.92], [np.nan, np.nan], ["stable", "doubtful"], "doubtful"),
-        ([0.99, 0.5], [0.98, 0.99], [np.nan, np.nan], ["stable", "unstable"], "doubtful"),
-        ([0.99, 0.97], [0.98, 0.97], [0.99, 0.8], ["stable", "unstable"], "doubtful"),
-        ([np.nan, np.nan], [0.98, 0.97], [0.99, 0.99], ["unstable", "unstable"], "doubtful"),  # not confirmed
-        ([0.99, 0.97], [np.nan, 0.97], [np.nan, np.nan], ["unstable", "stable"], "doubtful"),
-    ],
-)
-def test_latents_are_judged_by_their_lowest_agreement(seeds, halves, alternatives, latents, fit):
+def test_latents_are_judged_by_their_lowest_agreement(seeds, halves, alternatives, latents):
     numbers = [np.array(a) for a in (seeds, halves, alternatives)]
-    verdict = judge_latents(*numbers)
-    assert [latent.verdict for latent in verdict.latents] == latents
-    assert (verdict.fit, verdict.reason.startswith("All")) == (fit, fit == "identified")
-    assert verdict.latents[0].seed_agreement == pytest.approx(seeds[0], nan_ok=True)
-    assert verdict.latents[1].block == (1,)
-    nothing = judge_latents(*numbers, identifiable=False)
-    assert (nothing.fit, {one.verdict for one in nothing.latents}) == ("nothing identifiable", {"unstable"})
+    found = judge_latents(*numbers)
+    assert [latent.verdict for latent in found] == latents
+    assert found[0].seed_agreement == pytest.approx(seeds[0], nan_ok=True)
+    assert found[1].block == (1,)
+    assert {one.verdict for one in judge_latents(*numbers, identifiable=False)} == {"unstable"}
+    assert judge_latents(*numbers, rows=np.array([2.0, 500.0]))[0].verdict == "unstable"  # carried by two rows
+
+
+def latents(*agreements):
+    a = np.array(agreements)
+    return judge_latents(a, a, np.full(len(a), np.nan))
+
+
+@pytest.mark.parametrize(
+    ("agreements", "evidence", "fit"),
+    [
+        ((0.99, 0.97), {"certificate": PS}, "identified"),
+        ((0.99, 0.97), {"certificate": PS, "final": False}, "reproducible"),  # another model is still to be tried
+        ((0.99, 0.97), {"certificate": Certificate.nothing()}, "reproducible"),
+        ((0.99, 0.97), {}, "reproducible"),
+        ((0.99, 0.7), {"certificate": PS}, "partly reproducible"),
+        ((0.8, 0.7), {}, "not reproducible"),
+        ((0.8, 0.7), {"enough": 5000}, "too few rows"),
+        ((0.99, 0.97), {"unmixed": True}, "not a mixture"),
+        ((0.99, 0.97), {"confirmed": False, "certificate": PS}, "not enough time"),
+        ((0.99, 0.97), {"gaussian": True, "gain": (0.01, 0.01)}, "Gaussian"),
+        ((0.99, 0.97), {"gaussian": True, "gain": (0.1, 0.05)}, "too few rows"),
+    ],
+)
+def test_verdict_on_a_table(agreements, evidence, fit):
+    found = verdict_of(latents(*agreements), Evidence(1000, **evidence))
+    assert found.fit == fit
+    assert fit in HEADLINES
+    assert all(found.reasons)
+    assert len({headline(name, 1, 2) for name in HEADLINES}) == len(HEADLINES)
+
+
+@pytest.mark.parametrize("rows", [500, 5000])
+@pytest.mark.parametrize("enough", [1.5, 4.0, 20.0])
+def test_rows_needed_are_found_where_angles_fall_like_one_over_the_rows(rows, enough):
+    """The squared tangent between a fit to a share s of N rows and that to all is c (1/s - 1) / N."""
+    squared = (1 / 0.96**2 - 1) * enough
+    halves, quarters = (np.full(3, (1 + squared * (1 / share - 1)) ** -0.5) for share in (1 / 2, 1 / 4))
+    assert rows_needed(rows, halves, quarters) == pytest.approx(enough * rows, rel=0.01)
+
+
+def test_rows_needed_are_unknown_where_nothing_improves():
+    assert rows_needed(1000, np.array([0.7, 0.8]), np.array([0.7, 0.8])) is None
+    assert rows_needed(1000, np.array([0.97]), np.array([0.9])) is None  # none are missing
+    assert rows_needed(1000, np.array([0.2]), np.array([0.05])) is None  # too far to extrapolate
+    assert rows_needed(1000, np.array([np.nan]), np.array([0.9])) is None
+
+
+def test_rows_to_tell_shrink_with_the_gain():
+    assert rows_to_tell(1000, 4, 0.0, 0.01) is None
+    assert rows_to_tell(1000, 4, 0.3, 0.2) < rows_to_tell(1000, 4, 0.3, 0.4)

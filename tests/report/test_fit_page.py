@@ -51,11 +51,11 @@ def test_latents_that_the_model_does_not_describe_are_marked():
 @pytest.mark.parametrize(
     ("verdict", "verdicts", "heading"),
     [
-        ("identified", ["stable"] * 3, "All 3 latents are reproducible"),
-        ("identified", ["stable"], "The latent is reproducible"),
-        ("doubtful", ["stable", "unstable"], "1 of 2 latents are reproducible"),
-        ("doubtful", ["doubtful"], "No latent is reliably reproducible"),
-        ("nothing identifiable", ["unstable"], "No identifiable latents were found"),
+        ("identified", ["stable"] * 3, "All 3 latents are reproducible and identified"),
+        ("reproducible", ["stable"], "The latent is reproducible"),
+        ("partly reproducible", ["stable", "unstable"], "1 of 2 latents are reproducible"),
+        ("not reproducible", ["doubtful"], "No latent is reproducible"),
+        ("Gaussian", ["unstable"], "A Gaussian explains the table as well, and has no axes of its own"),
     ],
 )
 def test_the_verdict_is_the_heading(verdict, verdicts, heading):

@@ -34,6 +34,8 @@ class Refits:
     u : (N,) or (N, m) auxiliary variable that every fit is given, or None.
     train, held : row numbers; `train` is in random order.
     seed : of the split.
+    ordered : whether the order of the rows counts: held-out rows and halves are then contiguous, as neighbours are
+        alike, and random halves of a recording agree by what they share.
 
     Examples
     --------
@@ -50,10 +52,11 @@ class Refits:
     train: Rows
     held: Rows
     seed: int
+    ordered: bool = False
 
     @classmethod
-    def of(cls, X: ArrayLike, u: Any = None, *, seed: int, fraction: float = 0.1) -> Self:
-        """Hold out a fraction of the rows, at most 1000."""
+    def of(cls, X: ArrayLike, u: Any = None, *, seed: int, fraction: float = 0.1, ordered: bool = False) -> Self:
+        """Hold out a fraction of the rows, at most 1000; if rows are ordered, those in the middle."""
         data = X if isinstance(X, pd.DataFrame) else np.asarray(X)
         if data.ndim != 2 or len(data) < LEAST_ROWS:
             raise DataError(
@@ -64,7 +67,11 @@ class Refits:
         if u is not None and len(u) != len(data):
             raise DataError(f"u must have one row per row of X: X has {len(data)}, u has {len(u)}.")
         train, held = hold_out(len(data), seed, fraction=fraction)
-        return cls(data, u, np.random.default_rng(seed + 1).permutation(train), held, seed)
+        if ordered:
+            start = (len(data) - len(held)) // 2
+            held = np.arange(start, start + len(held))
+            train = np.setdiff1d(np.arange(len(data)), held)
+        return cls(data, u, np.random.default_rng(seed + 1).permutation(train), held, seed, ordered)
 
     def take(self, rows: Rows) -> tuple[Any, ...]:
         """Return these rows of X and, where there is a u, of u: the arguments of a fit."""
@@ -77,9 +84,18 @@ class Refits:
         model.set_params(**seeds).fit(*self.take(rows))
         return Fitted(model, np.asarray(model.transform(self.take(self.held)[0])))
 
+    def split(self, rows: Rows, number: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
+        """Return the `number`-th split of rows into halves: at random or, if rows are ordered, two quarters each."""
+        if not self.ordered:
+            one, other = np.array_split(rng.permutation(rows), 2)
+            return one, other
+        quarters, pair = np.array_split(np.sort(rows), 4), 1 + number % 3
+        rest = [k for k in (1, 2, 3) if k != pair]
+        return np.r_[quarters[0], quarters[pair]], np.r_[quarters[rest[0]], quarters[rest[1]]]
+
     def halves(self, estimator: Any) -> tuple[Fitted, Fitted]:
         """Fit the estimator to two disjoint halves of the training rows, from two seeds."""
-        one, other = np.array_split(self.train, 2)
+        one, other = np.array_split(np.sort(self.train) if self.ordered else self.train, 2)
         return self.fit(estimator, one, self.seed), self.fit(estimator, other, self.seed + 1)
 
     def match(self, a: Fitted, b: Fitted) -> Matching:

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from identifiable.agreement.refits import Fitted
-from identifiable.arrays import Array
+from identifiable.agreement.stability import THRESHOLDS
+from identifiable.arrays import Array, Rows
 from identifiable.auto.task import MOST_ROWS, Task, Trial
-from identifiable.errors import join_few
+from identifiable.auto.verdict import rows_needed
+from identifiable.errors import DataError, FitFailedError, join_few
 
 REFIT_SHARE = 0.8  # of its rows: what a trained model is given from another seed
 LINEAR_REFITS = 7  # of a selected linear model, from other seeds
@@ -24,19 +27,26 @@ class Confirmation:
     ----------
     fitted, seeds, halves : NaN where no refit ended.
     error : a sentence if not all refits ended; else "".
+    enough : rows at which all latents of a linear model would be reproducible, if that can be extrapolated.
     """
 
     fitted: Fitted
     seeds: Array
     halves: Array
     error: str
+    enough: int | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the agreements with refits from other seeds and with fits to halves are known."""
+        return not bool(np.isnan(self.seeds + self.halves).any())
 
 
 def confirm(task: Task, trial: Trial) -> Confirmation:
     """Refit the selected model, from other seeds and to two halves of the rows, several at the same time.
 
     A linear model is quick. It is refitted several times, and the fit that agrees best with the others is kept: two
-    runs that do so agree more than two single fits.
+    runs that do so agree more than two single fits. If a latent is not reproducible, it is fitted to quarters, too.
     """
     assert trial.fitted is not None
     rng, linear = np.random.default_rng(task.options.seed + 2), trial.candidate.linear
@@ -45,29 +55,44 @@ def confirm(task: Task, trial: Trial) -> Confirmation:
         others = [rng.permutation(pool)[:MOST_ROWS] for _ in range(LINEAR_REFITS)]
     else:
         others = [rng.permutation(pool)[: int(REFIT_SHARE * len(task.train))]]
-    halves = [
-        half for _ in range(LINEAR_SPLITS if linear else 1) for half in np.array_split(rng.permutation(task.train), 2)
-    ]
-    calls = [(trial.model, rows, task.options.seed + 1 + k) for k, rows in enumerate([*others, *halves])]
+    pairs = [task.refits.split(task.train, k, rng) for k in range(LINEAR_SPLITS if linear else 1)]
+    halves = [half for pair in pairs for half in pair]
     words = f"refitting {trial.candidate.name}: from other seeds, and to both halves of the rows"
-    worth = trial.candidate.seconds * len(calls) > WORKERS_START
-    ended = dict(task.together(task.refits.fit, calls, words, task.options.n_jobs if worth else 1))
-    errors = [
-        f"Not all refits that were to confirm it ended: {value}"
-        for _, value in sorted(ended.items())
-        if not isinstance(value, Fitted)
-    ]
-    fits = {k: value for k, value in ended.items() if isinstance(value, Fitted)}
-    refitted = [fits[k] for k in range(len(others)) if k in fits]
+    ended = _refit(task, trial, [*others, *halves], 1, words)
+    error = next((f"Not all refits that were to confirm it ended: {value}" for value in ended if _failed(value)), "")
+    refitted = [value for value in ended[: len(others)] if not _failed(value)]
     fitted = trial.fitted
     if linear:
         fitted, *refitted = _most_agreed_first(task, refitted) or [fitted]
+    of_halves = _agreement_of_pairs(task, fitted, ended[len(others) :])
+    enough = None
+    if linear and of_halves.min() < THRESHOLDS.stable:
+        quarters = [np.array_split(rng.permutation(half), 2)[0] for half in halves]
+        ended = _refit(task, trial, quarters, 1 + len(others) + len(halves), "fitting quarters of the rows")
+        enough = rows_needed(len(task.refits.X), of_halves, _agreement_of_pairs(task, fitted, ended))
+    return Confirmation(fitted, task.agreement(fitted, refitted), of_halves, error, enough)
+
+
+def _refit(task: Task, trial: Trial, parts: Sequence[Rows], first_seed: int, words: str) -> list[Any]:
+    """Refit the model to each part of the rows; return the fits, or the errors that only say why there is none."""
+    calls = [(trial.model, rows, task.options.seed + first_seed + k) for k, rows in enumerate(parts)]
+    worth = trial.candidate.seconds * len(calls) > WORKERS_START
+    ended = dict(task.together(task.refits.fit, calls, words, task.options.n_jobs if worth else 1))
+    return [ended[k] for k in range(len(calls))]
+
+
+def _failed(value: Any) -> bool:
+    return not isinstance(value, Fitted)
+
+
+def _agreement_of_pairs(task: Task, fitted: Fitted, fits: Sequence[Any]) -> Array:
+    """Return the lower agreement (n,) of a fit with the two of each pair, averaged over pairs that ended."""
     agreements: list[Array] = []
-    for k in range(len(others), len(calls), 2):
-        pair = [task.agreement(fitted, [fits[i]] if i in fits else []) for i in (k, k + 1)]
+    for one, other in zip(fits[::2], fits[1::2], strict=True):
+        pair = [task.agreement(fitted, [] if _failed(fit) else [fit]) for fit in (one, other)]
         if not agreements or not np.isnan(pair).any():  # else out of time
             agreements.append(np.min(pair, axis=0))
-    return Confirmation(fitted, task.agreement(fitted, refitted), np.mean(agreements, axis=0), "".join(errors[:1]))
+    return np.asarray(np.mean(agreements, axis=0))
 
 
 def _most_agreed_first(task: Task, fits: Sequence[Fitted]) -> list[Fitted]:
@@ -88,3 +113,17 @@ def compare(
         f"Alternative models: {join_few(list(alternatives))}, selected on {100 * chances.sum():.0f} % of resampled "
         f"held-out rows. Their latents correlate with these by {agreement.mean():.2f} on average."
     )
+
+
+def split_halves(task: Task, trial: Trial) -> tuple[float, ...]:
+    """Return the agreement of each latent of a linear model with its fits to two halves of the rows; () if one failed.
+
+    The halves do not depend on the seed.
+    """
+    assert trial.fitted is not None
+    parts = task.refits.split(np.sort(task.train), 0, np.random.default_rng(0))
+    try:
+        fits = [task.refits.fit(trial.model, part, task.options.seed + k) for k, part in enumerate(parts)]
+    except (DataError, FitFailedError):
+        return ()
+    return tuple(np.min([task.agreement(trial.fitted, [fit]) for fit in fits], axis=0).tolist())

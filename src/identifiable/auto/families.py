@@ -6,12 +6,15 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
+import torch
 from scipy.stats import multivariate_normal
 from sklearn.base import BaseEstimator
 from sklearn.decomposition import FactorAnalysis
 
 from identifiable import estimators
 from identifiable.arrays import Array, FloatArray
+from identifiable.auto.spectrum import principal_components
+from identifiable.errors import FitFailedError
 from identifiable.estimators.base import LatentModel
 from identifiable.estimators.pdgmm.stages import steps_for
 
@@ -49,6 +52,7 @@ class Family:
 
 
 AFFINE, NONLINEAR = "an affine mixture of", "a nonlinear mixture of"
+INDEPENDENT = "independent latents, at most one of them Gaussian"
 INTERMITTENT, CLUSTERED = "intermittently active latents", "latents in hidden clusters"
 GIVEN_U, NOISY = "latents that change with u", "behind many noisy columns"
 SHORT_PDGMM = partial(estimators.PDGMM, extended=False)
@@ -57,6 +61,7 @@ GMM_STEPS = {"full_covariance_steps": 2000, "max_steps": 1250}
 VADE_STEPS = {"pretrain_steps": 1500, "max_steps": 1500}
 FAMILIES = (  # the simpler first
     Family("SparseUnmixing", f"{AFFINE} {INTERMITTENT}", estimators.SparseUnmixing),
+    Family("LinearICA", f"{AFFINE} {INDEPENDENT}", estimators.LinearICA),
     Family("FactorialUnmixing", f"{AFFINE} {CLUSTERED}", estimators.FactorialUnmixing),
     Family("SegmentUnmixing", f"{AFFINE} {GIVEN_U}", estimators.SegmentUnmixing),
     Family("IFlow", f"{NONLINEAR} {GIVEN_U}", estimators.IFlow, lambda n: {"max_steps": 3000}),
@@ -103,7 +108,11 @@ class ProjectedModel(BaseEstimator):
         """Compute the components of rows Y (N, r), and fit the model to them."""
         self.directions_ = self._components(Y)
         options = {"random_state": self.random_state, "verbose": 0, **(self.options or {})}
-        self.model_ = self.family.build(self.n_latents, **options).fit(*self._inputs(Y, u))
+        model = self.family.build(self.n_latents, **options)
+        try:
+            self.model_ = model.fit(*self._inputs(Y, u))
+        except (np.linalg.LinAlgError, torch.linalg.LinAlgError) as error:  # type: ignore[attr-defined]
+            raise FitFailedError(f"a matrix is singular, as extreme values make it ({error})") from error
         return self
 
     def transform(self, Y: FloatArray) -> FloatArray:
@@ -130,12 +139,6 @@ class ProjectedModel(BaseEstimator):
             return axes[:, : self.n_latents]
         enough = int(np.searchsorted(variances.cumsum(), VARIANCE_KEPT * variances.sum())) + 1
         return axes[:, : max(self.n_latents, min(enough, MOST_COLUMNS))]
-
-
-def principal_components(Y: FloatArray) -> tuple[Array, Array]:
-    """Return the variances (r,) of the principal components of rows Y (N, r), and their axes (r, r), largest first."""
-    variances, axes = np.linalg.eigh(np.atleast_2d(np.cov(Y.T)))
-    return variances[::-1], axes[:, ::-1]
 
 
 def _gaussian(train: FloatArray, held: FloatArray, n: int) -> Array:

@@ -26,9 +26,10 @@ from identifiable import files
 from identifiable.arrays import FloatArray
 from identifiable.auto.identify import Identify
 from identifiable.auto.units import Units
+from identifiable.auto.verdict import headline
 from identifiable.data.inspection import TableInspection, inspect_table
 from identifiable.data.table import Names, TableReader
-from identifiable.errors import DamagedFileError, DataError, OutOfTimeError, join_few
+from identifiable.errors import DamagedFileError, DataError, OutOfTimeError
 from identifiable.estimators.affine import AffineModel
 from identifiable.persist import load, rename_account, save, versions
 from identifiable.report.fit_page import fit_page, in_words
@@ -89,8 +90,11 @@ def fit(
     for words in seen.words:
         console.print(words, highlight=False, markup=False)
     frame = pd.DataFrame(seen.sample.x, columns=list(seen.sample.columns or ()))
-    given: dict[str, Any] = {} if log is None else {"log": _checked_logs(log, seen)}
-    given |= {"common_scale": common_scale or seen.picture is not None, "image_shape": seen.sample.image_shape}
+    given: dict[str, Any] = {}
+    if log is not None:
+        given["log"] = [log] if isinstance(log, str) and log not in ("auto", "none") else log
+    given |= {"image_shape": seen.sample.image_shape} | ({"ordered": True} if seen.ordered else {})
+    given |= {"common_scale": True} if common_scale or seen.picture is not None else {}
     model = Identify(**{"random_state": 0, **options}, **given, verbose=verbose)
     start, folder = time.monotonic(), Path(folder)
     name = Path(source).name if isinstance(source, str | os.PathLike) else "a table"
@@ -99,21 +103,6 @@ def fit(
         account = _write(found, folder, seen, frame, name, left)
         console.print(f"{folder / PAGE}: {account['verdict']}, {account['model']}", highlight=False, markup=False)
     return Fit(folder, model, account)
-
-
-def _checked_logs(log: str | Sequence[str], seen: TableInspection) -> str | list[str]:
-    """Return which logarithms are used; refuse columns that the model is not given or that have none."""
-    if isinstance(log, str) and log in ("auto", "none"):
-        return log
-    chosen, usable = [log] if isinstance(log, str) else list(log), seen.sample.columns or ()
-    if unknown := [repr(name) for name in chosen if name not in usable]:
-        raise DataError(
-            f"No logarithm of {join_few(unknown)}: the usable columns are {join_few(usable)}. Correct log=."
-        )
-    lowest = dict(zip(usable, seen.sample.x.min(axis=0).tolist(), strict=True))
-    if low := [f"{name!r} (smallest value {lowest[name]:g})" for name in chosen if lowest[name] <= 0]:
-        raise DataError(f"Only positive columns have a logarithm. Got {join_few(low)}: correct log= or these values.")
-    return chosen
 
 
 def _write(
@@ -202,7 +191,8 @@ def show(fitted: Fit, console: Console | None = None) -> None:
     """Print the verdict, the reasons, the reliability of each latent, and the certificate."""
     console = console or Console()
     account, latents = fitted.account, fitted.account["latents"]
-    console.print(f"\n[bold]{account['verdict'].capitalize()}.[/bold]")
+    stable = sum(latent["verdict"] == "stable" for latent in latents)
+    console.print(f"\n[bold]{headline(account['verdict'], stable, len(latents))}.[/bold]")
     for reason in account["reasons"]:
         console.print(f"  {reason}", highlight=False, markup=False)
     table = Table(title="Each latent", title_justify="left", caption_justify="left")

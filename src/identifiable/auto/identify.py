@@ -14,11 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from identifiable.arrays import Array, FloatArray, is_integer, is_real
 from identifiable.auto.families import NAMES
 from identifiable.auto.images import IMAGES, search_images
+from identifiable.auto.preparation import prepare
 from identifiable.auto.steps import SearchResult, answers
 from identifiable.auto.task import SearchOptions
 from identifiable.auto.units import Pixels, Units
 from identifiable.auto.verdict import Candidate, LatentReport
-from identifiable.data.inspection import skewed
+from identifiable.data.columns import same_column
 from identifiable.errors import DataError, RecoveryWarning, join_few
 from identifiable.estimators.base import LatentModel, resolve_device
 from identifiable.theory import Certificate
@@ -32,14 +33,19 @@ class Identify(LatentModel):
     Parameters
     ----------
     n_latents : int or "auto", default="auto". Number of latents. "auto" counts the principal components above the noise
-        level; without such a level and with more than twelve columns, the latents that linear methods reproduce in both
-        halves of the rows, ten at most.
+        level; without such a level and with more than twelve columns, it is the number, up to twenty, of which a linear
+        model finds most again in both halves of the rows.
     model : str, default="auto". Name of a family, such as "PDGMM", or "ImageUnmixing". "auto" tries all that make
         sense.
     n_restarts : int or None, default=None. Restarts of models that have them; None: the default of each model.
     seconds : float or None, default=600. Time budget of the fit, in seconds. None disables the limit: every model is
         trained in full, and the fit is deterministic.
-    common_scale : bool, default=False. Whether columns share one scale, as pixels do; otherwise each is standardised.
+    common_scale : bool or "auto", default="auto". Whether columns share one scale, as pixels do; otherwise each is
+        standardised. "auto": if only then their variances show a level of noise.
+    log : "auto", "none" or a list of columns, default="auto". Columns whose logarithm is used. "auto": those that are
+        positive and skewed, if a linear model of the logarithms is likelier on held-out rows.
+    ordered : bool or "auto", default="auto". Whether the order of the rows counts, as in a recording. Held-out rows and
+        halves are then contiguous. "auto": if a column rises or falls from row to row; it is taken for a time.
     image_shape : (height, width[, channels]) or None, default=None. Shape of the images whose pixels are the columns.
         Keypoints (`ImageUnmixing`) are then tried first, unless there is a u, and pixels share one scale.
     n_jobs : int or None, default=-1. Fits that run at the same time, through joblib. -1 uses all cores (one process on
@@ -50,8 +56,9 @@ class Identify(LatentModel):
     Attributes
     ----------
     model_ : the selected and fitted estimator, in the units `units_`.
-    verdict_ : "identified", "doubtful" or "nothing identifiable"; "reproducible" for keypoints of images, of which all
-        are reproducible, but none is identified by a theorem.
+    verdict_ : "identified" (all latents are reproducible, and a theorem whose assumptions were tested guarantees them),
+        "reproducible", "partly reproducible", "not reproducible", "not a mixture" (the latents are the columns),
+        "Gaussian" (which explains the table as well), "too few rows" or "not enough time" (to confirm the latents).
     reasons_ : why this model and this many latents, a sentence each.
     candidates_ : a `Candidate` for each model that was tried, the selected one first.
     latent_reports_ : a `LatentReport` for each latent.
@@ -76,7 +83,9 @@ class Identify(LatentModel):
     model: str = "auto"
     n_restarts: int | None = None  # type: ignore[assignment]
     seconds: float | None = 600.0
-    common_scale: bool = False
+    common_scale: bool | str = "auto"
+    log: str | Sequence[str] = "auto"
+    ordered: bool | str = "auto"
     image_shape: tuple[int, ...] | None = None
     n_jobs: int | None = -1
 
@@ -98,8 +107,8 @@ class Identify(LatentModel):
     def answers(self, X: ArrayLike, y: Any = None) -> Iterator[Self]:
         """Fit as `fit` does, and yield the fitted estimator twice: after the linear models, and at the end.
 
-        The first answer is early and complete, and "doubtful" at best. Where no trained model makes sense, there is one
-        answer only.
+        The first answer is early and complete, and "reproducible" at best. Where no trained model makes sense, there
+        is one answer only.
 
         Examples
         --------
@@ -113,13 +122,14 @@ class Identify(LatentModel):
     def _answers(self, X: ArrayLike, y: Any, *, early: bool) -> Iterator[Self]:
         end = time.monotonic() + (np.inf if self.seconds is None else self.seconds)
         self._check_parameters()
-        common_scale = self.common_scale or self.image_shape is not None
-        X = self._check_training_data(X, columns_must_vary=not common_scale).astype(np.float64)
+        pixels = self.image_shape is not None
+        X = self._check_training_data(X, columns_must_vary=not pixels and self.common_scale is not True)
+        X = X.astype(np.float64)
         if self.image_shape is not None and math.prod(self.image_shape) != X.shape[1]:
             raise DataError(f"image_shape={self.image_shape} does not fit rows of {X.shape[1]} columns. Correct it.")
         jobs = 1 if resolve_device(self.device).type == "cuda" else self.n_jobs
         options = SearchOptions(self._given, self.model, self.n_restarts, self.device, self.verbose, self._seed(), jobs)
-        found = self._search(X, y, options, common_scale=common_scale, early=early)
+        found = self._search(X, y, options, early=early)
         while True:
             # The limit ends before an answer is yielded: it is not that of the caller.
             with time_limit(end - time.monotonic()), warnings.catch_warnings():
@@ -131,7 +141,7 @@ class Identify(LatentModel):
             yield self
 
     def _search(
-        self, X: FloatArray, y: Any, options: SearchOptions, *, common_scale: bool, early: bool
+        self, X: FloatArray, y: Any, options: SearchOptions, *, early: bool
     ) -> Iterator[tuple[SearchResult, Units | Pixels]]:
         """Yield answers with the units in which their models work: keypoints of images, or models of columns."""
         tried: tuple[Candidate, ...] = ()
@@ -142,11 +152,22 @@ class Identify(LatentModel):
                 yield found, Pixels()
                 return
             tried, reason = (candidate,), (f"{IMAGES} was not selected: {candidate.note}.",)
-        logs = np.zeros(X.shape[1], dtype=bool) if common_scale else skewed(X)
-        units = Units.of(X, logs, common_scale=common_scale)
-        for answer in answers(units.into(X), y, options, early=early):
-            candidates = (*answer.candidates, *tried)
-            yield replace(answer, candidates=candidates, reasons=(*reason, *answer.reasons)), units
+        scale = True if self.image_shape is not None else self.common_scale
+        prepared = prepare(X, self._names, log=self.log, common_scale=scale, ordered=self.ordered, n=self._given)
+        used = (prepared.units.vectors != 0).any(1)
+        search = answers(
+            prepared.rows(X),
+            y,
+            options,
+            early=early,
+            ordered=prepared.ordered,
+            columns=X[:, used],
+            coarse=prepared.coarse[used],
+            surrogate=None if self.image_shape is not None else prepared.surrogate(X),
+        )
+        for answer in search:
+            reasons = (*reason, *prepared.reasons, *answer.reasons)
+            yield replace(answer, candidates=(*answer.candidates, *tried), reasons=reasons), prepared.units
 
     def _set_result(self, found: SearchResult, units: Units | Pixels, X: FloatArray) -> None:
         fitted: Any = found.model
@@ -229,6 +250,7 @@ class Identify(LatentModel):
         model: Any = self.model_
         of_images = isinstance(self.units_, Pixels)
         names, effects = self._names, np.empty((len(latents), 0)) if of_images else self._effects(X)
+        equal = np.full(len(latents), -1) if of_images else same_column(self.model_.transform(self.units_.into(X)), X)
         active = (
             model.active(self.units_.into(X)).mean(0) if hasattr(model, "active") else np.full(len(latents), np.nan)
         )
@@ -237,13 +259,20 @@ class Identify(LatentModel):
         if of_images and model.groups_ is None:  # blocks of an unmixing have no axes, keypoints have
             groups = model.blocks_
         blocks = {i: tuple(block) for block in groups for i in block}
+        guaranteed = set() if certificate is None else certificate.guaranteed
         meanings = model.meanings_ if of_images else ("",) * len(latents)
         found = []
         for i, latent in enumerate(latents):
             strongest = np.argsort(-np.abs(effects[i]), kind="stable")
-            columns = {str(names[j]): float(effects[i, j]) for j in strongest}
-            share, block = 1 - float(active[i]), blocks.get(i, (i,))
-            found.append(replace(latent, inactive_share=share, block=block, columns=columns, meaning=meanings[i]))
+            own: dict[str, Any] = {
+                "inactive_share": 1 - float(active[i]),
+                "block": blocks.get(i, (i,)),
+                "columns": {str(names[j]): float(effects[i, j]) for j in strongest},
+                "meaning": meanings[i],
+                "column": str(names[equal[i]]) if equal[i] >= 0 else "",
+                "guaranteed": i in guaranteed,
+            }
+            found.append(replace(latent, **own))
         return tuple(found)
 
     def _effects(self, X: FloatArray) -> Array:
@@ -262,7 +291,10 @@ class Identify(LatentModel):
         self._require("model", self.model in ("auto", *names), f"'auto' or one of {', '.join(names)}")
         self._require("n_restarts", free or is_integer(self.n_restarts, 1), "None or an integer >= 1")
         self._require("seconds", self.seconds is None or is_real(self.seconds, 0), "a number > 0 or None")
-        self._require("common_scale", isinstance(self.common_scale, bool), "True or False")
+        for name in ("common_scale", "ordered"):
+            value = getattr(self, name)
+            self._require(name, isinstance(value, bool) or value == "auto", "True, False or 'auto'")
+        self._require("log", not isinstance(self.log, str) or self.log in ("auto", "none"), "'auto', 'none' or a list")
         sizes = self.image_shape
         shaped = isinstance(sizes, tuple) and len(sizes) in (2, 3) and all(is_integer(size, 1) for size in sizes)
         self._require("image_shape", sizes is None or shaped, "None or (height, width[, channels])")

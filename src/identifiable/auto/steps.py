@@ -1,36 +1,36 @@
-"""From a table to a verdict without ground truth: count latents, try families, choose a model, confirm it.
+"""From a table to a verdict without ground truth: count latents, try families, choose a model, confirm it, judge.
 
-The rules of the choice are in `identifiable.auto.verdict`. All steps hold out the same rows, whatever the seed, and
-compare fits on these. Every fit computes its principal components from its own rows, as an independent run would.
-
-The number of latents is where the variances of the principal components fall to the level of noise. If they do not fall
-and columns are many, it is where stability breaks: linear methods look for 2, 3, ... latents in both halves of the
-rows, and from some number on the halves disagree.
+The rules are in `identifiable.auto.choice` and `identifiable.auto.verdict`. All steps hold out the same rows, whatever
+the seed, and compare fits on these. Every fit computes its principal components from its own rows, as an independent
+run would.
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from identifiable.agreement.stability import THRESHOLDS
-from identifiable.arrays import FloatArray
-from identifiable.auto.confirm import Confirmation, compare, confirm
-from identifiable.auto.families import FAMILIES, Family, ProjectedModel, principal_components
+from identifiable.arrays import Array, BoolArray, FloatArray
+from identifiable.auto.choice import Selection, best_linear, choose, is_exact, is_informative
+from identifiable.auto.confirm import Confirmation, compare, confirm, split_halves
+from identifiable.auto.counting import Count, count_latents
+from identifiable.auto.families import FAMILIES, Family, ProjectedModel
 from identifiable.auto.task import MOST_ROWS, SearchOptions, Task, Trial
 from identifiable.auto.together import at_once
-from identifiable.auto.verdict import LATE, RULES, Candidate, Verdict, choose, is_exact, judge_latents
+from identifiable.auto.verdict import LATE, Candidate, Evidence, Verdict, judge_latents, verdict_of
+from identifiable.data.columns import are_columns, effective_rows, same_column
 from identifiable.errors import DataError, FitFailedError, OutOfTimeError, join_few
 from identifiable.estimators.gmm_flow import MOST_COMPONENTS
+from identifiable.theory import Level
+from identifiable.theory.thresholds import THRESHOLDS as CERTIFICATES
 from identifiable.training import seconds_left, time_limit
 
-NUMBERS = (2, 3, 4, 5, 6, 8, 10)  # of latents that are looked for in halves of the rows
-SPLITS = 3  # into halves: for each number of latents, if rows are few
-FEW_ROWS = 10_000  # up to which it takes little time to split them so often
-COUNTING_SHARE = 0.2  # of the time, for the number of latents
 CONFIRMATIONS = 3  # fits of a selected trained model, after all were tried
+LINEAR_SHARE = 0.25  # of the time that is left, for each linear model
 LONGEST = 1.5  # turns that a fit may take after all
 SAMPLED = (0.01, 0.03)  # of the steps, to predict how long all of them would take
 CAUTION = 0.7  # of a turn: the first steps are not the slowest
@@ -48,151 +48,176 @@ class SearchResult:
     expected_mcc: float
 
 
-def answers(Y: FloatArray, u: Any, options: SearchOptions, *, early: bool) -> Iterator[SearchResult]:
+def answers(
+    Y: FloatArray,
+    u: Any,
+    options: SearchOptions,
+    *,
+    early: bool,
+    ordered: bool = False,
+    columns: FloatArray | None = None,
+    surrogate: FloatArray | None = None,
+    coarse: BoolArray | None = None,
+) -> Iterator[SearchResult]:
     """Yield the model selected from all families; with `early`, before it that of the linear ones, if others follow.
 
-    Count latents, try families, choose one, confirm it and judge its latents, within the time limit around each.
+    Parameters
+    ----------
+    Y : (N, r) rows of full rank; u : the auxiliary variable, or None.
+    ordered : whether the order of the rows counts.
+    columns : (N, d) the columns of the table, to see whether latents are columns.
+    coarse : (d,) which of them are discrete, rounded, or hold one value in many rows.
+    surrogate : (N, r) rows of a Gaussian behind columns with the same values, if some are coarse.
     """
-    task = Task.of(Y, u, options)
+    n_columns = None if columns is None else columns.shape[1]
+    task = Task.of(Y, u, options, ordered=ordered, n_columns=n_columns)
     families = _families(task)
-    n, of_number = count_latents(task, [f for f in families if f.linear])
-    search = Search(task, n, of_number, try_linear(task, [f for f in families if f.linear], n))
-    trained, why = _trained(task, [f for f in families if not f.linear], n, search.inactive)
+    count = count_latents(task)
+    linear = try_linear(task, [f for f in families if f.linear], count.n)
+    beaten = _gain_of_surrogate(task, surrogate, linear)
+    search = Search(task, count, columns, coarse, linear, beaten)
+    trained, why = _trained(search, [f for f in families if not f.linear])
     if early and trained and any(trial.fitted is not None for trial in search.trials.values()):
         names = join_few([family.name for family in trained])
-        first = search.answer(f"First answer, from linear models only. Not tried yet: {names}.")
-        if first.verdict.fit == "identified":  # a trained model may take its place
-            first = replace(first, verdict=replace(first.verdict, fit="doubtful"))
-        yield first
-    search.trials.update(try_trained(task, trained, n, search.trials))
+        yield search.answer(f"First answer, from linear models only. Not tried yet: {names}.", final=False)
+    search.trials.update(try_trained(task, trained, count.n, search.trials))
     yield search.answer(why)
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """A table, its number of latents, why, and what was tried and confirmed so far."""
+    """A table, its number of latents, and what was tried and confirmed so far.
+
+    Attributes
+    ----------
+    columns, coarse : (N, d) of the table, and which of them (d,) are discrete, rounded or repeated; or None.
+    surrogate_gain : nats per row that linear models gain on a Gaussian behind columns with the same values, or 0.
+    """
 
     task: Task
-    n: int
-    of_number: str
+    count: Count
+    columns: FloatArray | None
+    coarse: BoolArray | None
     trials: dict[str, Trial]
+    surrogate_gain: float = 0.0
     confirmed: dict[str, Confirmation] = field(default_factory=dict)
 
     @property
     def inactive(self) -> int:
-        """How many latents `SparseUnmixing` found exactly inactive in many rows."""
-        return int(getattr(_fitted(self.trials, "SparseUnmixing"), "n_found_", 0))
+        """How many latents `SparseUnmixing` found exactly inactive in many rows; a value of a coarse column is none."""
+        trial = self.trials.get("SparseUnmixing")
+        if trial is None or trial.fitted is None:
+            return 0
+        found = int(trial.fitted.model.model_.n_found_)
+        if not found or self.columns is None or self.coarse is None or not self.coarse.any():
+            return found
+        z = trial.fitted.model.transform(self.task.refits.X)[:, :found]
+        equal = same_column(z, self.columns)
+        return int(((equal < 0) | ~self.coarse[equal]).sum())
 
-    def answer(self, of_trials: str) -> SearchResult:
+    @property
+    def linear(self) -> Candidate | None:
+        """The best linear model that explains the rows better than a Gaussian."""
+        candidates = [self._net(trial.candidate) for trial in self.trials.values()]
+        return best_linear([c for c in candidates if np.isfinite(c.gain) and is_informative(c)])
+
+    def _net(self, candidate: Candidate) -> Candidate:
+        """Return the candidate without what it would gain from coarse columns alone."""
+        if not self.surrogate_gain:
+            return candidate
+        return replace(candidate, gain=candidate.gain - self.surrogate_gain, non_gaussian=False)
+
+    def answer(self, of_trials: str, *, final: bool = True) -> SearchResult:
         """Choose one of the models that were tried, confirm it, and judge its latents."""
-        task, trials, seed = self.task, self.trials, self.task.options.seed
-        gains = {name: trial.gains for name, trial in trials.items() if trial.fitted is not None}
-        candidates = [trial.candidate for trial in trials.values()]
-        selection = choose(candidates, gains, inactive=self.inactive, n=self.n, seed=seed + 3)
+        task, trials, seed = self.task, self._trials_like_linear(), self.task.options.seed
+        gains = {name: trial.gains - self.surrogate_gain for name, trial in trials.items() if trial.fitted is not None}
+        candidates = [self._net(trial.candidate) for trial in trials.values()]
+        selection = choose(candidates, gains, inactive=self.inactive, n=self.count.n, seed=seed + 3)
         chosen = trials[selection.name]
         if selection.name not in self.confirmed:
             self.confirmed[selection.name] = confirm(task, chosen)
         confirmed = self.confirmed[selection.name]
-        fitted = confirmed.fitted
-        alternatives, of_alternatives = compare(task, fitted, trials, selection.alternatives)
-        verdict = judge_latents(confirmed.seeds, confirmed.halves, alternatives, identifiable=selection.identifiable)
+        alternatives, of_alternatives = compare(task, confirmed.fitted, trials, selection.alternatives)
+        verdict = self._judge(confirmed, alternatives, selection, chosen.candidate, final=final)
         sampled, held = len(task.train) == MOST_ROWS, len(task.refits.held)
         of_rows = f"{MOST_ROWS} rows, sampled at random, were used to fit models, and {held} to compare them."
-        of_u = _values_of_u(fitted.model, self.n) if selection.identifiable else ""
         reasons = (
             of_rows if sampled else "",
-            self.of_number,
+            self.count.reason,
             of_trials,
+            self._of_surrogate(),
             *selection.reasons,
-            of_u,
+            "" if selection.gaussian else _values_of_u(confirmed.fitted.model, self.count.n),
             confirmed.error,
             of_alternatives,
-            verdict.reason,
+            *verdict.reasons,
         )
-        expected, restarts = float(confirmed.seeds.mean()), fitted.model.model_.stability_.score
+        expected, restarts = float(confirmed.seeds.mean()), confirmed.fitted.model.model_.stability_.score
         if not (chosen.candidate.linear or np.isnan(restarts)):
             expected = (expected + restarts) / 2
-        selected_first = tuple(sorted(candidates, key=lambda c: c.name != selection.name))
-        return SearchResult(fitted.model, selected_first, tuple(filter(None, reasons)), verdict, expected)
+        ranked = tuple(sorted((t.candidate for t in trials.values()), key=lambda c: c.name != selection.name))
+        return SearchResult(confirmed.fitted.model, ranked, tuple(filter(None, reasons)), verdict, expected)
 
-
-# -- the number of latents ----------------------------------------------------------
-
-
-def count_latents(task: Task, linear: Sequence[Family]) -> tuple[int, str]:
-    """Return the number of latents, as given, by a fall of the variances or by where stability breaks, and why."""
-    variances, _ = principal_components(task.refits.X[task.train])
-    r, given = len(variances), task.options.n
-    if given is not None:
-        if given > r:
-            raise DataError(f"n_latents={given}, but the columns vary in {r} directions only. Lower n_latents.")
-        return given, ""
-    n = spectral_gap(variances)
-    if n is not None:
-        return n, (
-            f"Number of latents: {n}. The variances of the principal components fall by a factor of "
-            f"{variances[n - 1] / variances[n]:.3g} after the first {n}, to the level of noise."
+    def _judge(
+        self, confirmed: Confirmation, alternatives: Array, selection: Selection, chosen: Candidate, *, final: bool
+    ) -> Verdict:
+        refits, model = self.task.refits, confirmed.fitted.model
+        z = model.transform(refits.X)
+        latents = judge_latents(
+            confirmed.seeds,
+            confirmed.halves,
+            alternatives,
+            rows=effective_rows(z),
+            identifiable=not selection.gaussian,
         )
-    if r <= RULES.most_latents:
-        return r, f"Number of latents: {r} (all {r} principal components are above the noise level)."
-    agreement = _agreement_by_number(task, linear or [f for f in FAMILIES if f.linear and not f.given_u])
-    n = max((k for k, value in agreement.items() if value >= THRESHOLDS.stable), default=NUMBERS[0])
-    seen = ", ".join(f"{value:.2f} for {k}" for k, value in agreement.items()) or "(not enough time to measure it)"
-    return n, (
-        f"Number of latents: {n}. The variances of the {r} principal components do not fall to a level of noise. The "
-        f"latents that linear methods find in halves of the rows agree at {seen}; {THRESHOLDS.stable} is needed. The "
-        f"first {n} components hold {100 * variances[:n].sum() / variances.sum():.0f} % of the variance."
-    )
+        evidence = Evidence(
+            len(refits.X),
+            gaussian=selection.gaussian,
+            gain=(chosen.gain - self.surrogate_gain, chosen.error),
+            confirmed=confirmed.complete,
+            certificate=getattr(model.model_, "certificate_", None),
+            unmixed=self.columns is not None and len(latents) > 1 and are_columns(z, self.columns),
+            enough=confirmed.enough,
+            final=final,
+        )
+        return verdict_of(latents, evidence)
+
+    def _trials_like_linear(self) -> dict[str, Trial]:
+        """Return the trials, with the correlations between the latents of trained models and the best linear one."""
+        linear = self.linear
+        best = None if linear is None else self.trials[linear.name].fitted
+        found = dict(self.trials)
+        for name, trial in self.trials.items():
+            if best is not None and trial.fitted is not None and not trial.candidate.linear:
+                like = float(self.task.agreement(best, [trial.fitted]).mean())
+                found[name] = replace(trial, candidate=replace(trial.candidate, like_linear=like))
+        return found
+
+    def _of_surrogate(self) -> str:
+        if not self.surrogate_gain:
+            return ""
+        return (
+            "A Gaussian behind columns with the same values explains the table as well: linear models gain "
+            f"{self.surrogate_gain:.2f} nats per row on it, too, which are taken off their gains here."
+        )
 
 
-def spectral_gap(variances: FloatArray) -> int | None:
-    """Return after how many components the variances fall to a level of noise: far, and similar from there on.
-
-    Examples
-    --------
-    >>> spectral_gap(np.array([3.0, 2.0, 1.0, 0.02, 0.01])), spectral_gap(np.array([3.0, 2.0, 0.02]))
-    (3, None)
-    """
-    falls = variances[:-1] / variances[1:]
-    for k in falls[: RULES.deepest_gap].argsort()[::-1] + 1:
-        noise = variances[k:]
-        similar = len(noise) > 1 and noise[0] <= RULES.noise_ratio * noise[-1]
-        if falls[k - 1] >= RULES.wide_gap or (falls[k - 1] >= RULES.noise_gap and similar):
-            return int(k)
-    return None
-
-
-def _agreement_by_number(task: Task, linear: Sequence[Family]) -> dict[int, float]:
-    """Return the agreement of latents between halves of the rows, for numbers of them up to where it breaks."""
-    found: dict[int, float] = {}
-    task.say(f"looking for {NUMBERS[0]} to {NUMBERS[-1]} latents in halves of the rows")
-    try:
-        with time_limit(COUNTING_SHARE * seconds_left()):
-            for n in NUMBERS:
-                found[n] = max((_agreement_of_halves(task, family, n) for family in linear), default=(0.0, 0.0))[1]
-                if len(found) >= RULES.misses and max(list(found.values())[-RULES.misses :]) < THRESHOLDS.stable:
-                    break
-    except OutOfTimeError:
-        pass  # the numbers that were not reached are not among the reasons
-    return found
-
-
-def _agreement_of_halves(task: Task, family: Family, n: int) -> tuple[float, float]:
-    """Return the mean gain of fits to halves, and their mean agreement; 0 if none is better than a Gaussian.
-
-    The halves do not depend on the seed, so that the number of latents is a property of the table.
-    """
-    rng, refits = np.random.default_rng(0), task.refits
-    gains, agreements = [], []
-    try:
-        for _ in range(SPLITS if len(refits.train) <= FEW_ROWS else 1):
-            halves = np.array_split(rng.permutation(refits.train)[:MOST_ROWS], 2)
-            one, other = (refits.fit(task.model(family, n), half, int(rng.integers(2**31))) for half in halves)
-            gains.append(task.gains(one, halves[0]).mean())
-            agreements.append(refits.match(one, other).score)
-    except (DataError, FitFailedError):
-        return 0.0, 0.0
-    return max((0.0, 0.0), (float(np.mean(gains)), float(np.mean(agreements))))
+def _gain_of_surrogate(task: Task, surrogate: FloatArray | None, linear: Mapping[str, Trial]) -> float:
+    """Return the highest gain of the linear models that were tried on rows of the surrogate; 0 without one."""
+    if surrogate is None:
+        return 0.0
+    task.say("comparing with a Gaussian behind columns with the same values")
+    other = replace(task, refits=replace(task.refits, X=surrogate))
+    found = [0.0]
+    for trial in linear.values():
+        if trial.fitted is not None and is_informative(trial.candidate):
+            try:
+                fitted = other.refits.fit(trial.model, task.train, task.options.seed)
+                gains = other.gains(fitted, task.train)
+                found.append(float(gains.mean() + 2 * gains.std() / len(gains) ** 0.5))
+            except (DataError, FitFailedError, OutOfTimeError):
+                continue
+    return max(found)
 
 
 # -- the model ----------------------------------------------------------------------
@@ -205,8 +230,34 @@ def _fitted(trials: Mapping[str, Trial], name: str) -> Any:
 
 
 def try_linear(task: Task, families: Sequence[Family], n: int) -> dict[str, Trial]:
-    """Fit each affine family; return trials by name."""
-    return {family.name: try_family(task, family, n) for family in families}
+    """Fit each affine family, and to halves of the rows; return trials by name.
+
+    Once one explains the rows, is reproducible and guaranteed, `SparseUnmixing` is the only other that is tried.
+    """
+    found: dict[str, Trial] = {}
+    for family in families:
+        if family.name != "SparseUnmixing" and any(_settles(trial) for trial in found.values()):
+            continue
+        with time_limit(LINEAR_SHARE * seconds_left()):
+            trial = try_family(task, family, n)
+            if trial.fitted is not None and is_informative(trial.candidate):
+                with suppress(OutOfTimeError):
+                    trial = replace(trial, candidate=replace(trial.candidate, halves=split_halves(task, trial)))
+        found[family.name] = trial
+    return found
+
+
+def _settles(trial: Trial) -> bool:
+    """Return whether a linear model needs no other to be compared with: its latents are reproducible and guaranteed.
+
+    Only `LinearICA` and `SparseUnmixing` test whether the mixing is affine: latents that are independent in all rows,
+    or exactly inactive, are not what an affine map makes of a nonlinear mixture.
+    """
+    candidate = trial.candidate
+    if trial.fitted is None or candidate.name not in ("LinearICA", "SparseUnmixing") or not candidate.halves:
+        return False
+    certificate = trial.fitted.model.model_.certificate_
+    return min(candidate.halves) >= THRESHOLDS.stable and certificate.level == Level.PS
 
 
 def try_trained(task: Task, families: Sequence[Family], n: int, linear: Mapping[str, Trial]) -> dict[str, Trial]:
@@ -252,7 +303,9 @@ def try_family(
             fitted = task.refits.fit(model, task.train, task.options.seed)
         gains = task.gains(fitted, task.train)
         if np.isfinite(gains).all():
-            candidate = replace(candidate.on(gains), agreement=fitted.model.model_.stability_.score)
+            model_ = fitted.model.model_
+            shown = _is_non_gaussian(getattr(model_, "log_ratios_", None))
+            candidate = replace(candidate.on(gains), agreement=model_.stability_.score, non_gaussian=shown)
         else:
             fitted, note = None, "its likelihood of held-out rows is not finite"
     except OutOfTimeError:
@@ -260,6 +313,11 @@ def try_family(
     except (FitFailedError, DataError) as error:
         note = str(error)
     return Trial(replace(candidate, note=note, seconds=time.monotonic() - start), model, fitted, gains)
+
+
+def _is_non_gaussian(log_ratios: Array | None) -> bool:
+    """Return whether split likelihood ratios (n,) of latents against a Gaussian show one that is none; see `comon`."""
+    return log_ratios is not None and bool(log_ratios.max() >= np.log(len(log_ratios) / CERTIFICATES.error_level))
 
 
 def affordable_share(seconds_of: Callable[[float], float], turn: float, *, caution: float = CAUTION) -> float:
@@ -301,26 +359,33 @@ def _affordable_steps(task: Task, model: ProjectedModel, usual: Mapping[str, int
 
 
 def _families(task: Task) -> list[Family]:
-    """Return the family that was asked for, or all that the data allow."""
+    """Return the family that was asked for, or all that the data allow; `LinearICA` before others that are slower."""
     given = task.refits.u is not None
     if task.options.model == "auto":
-        return [f for f in FAMILIES if given or not f.given_u]
+        found = [f for f in FAMILIES if given or not f.given_u]
+        return sorted(found, key=lambda f: f.name != "LinearICA")
     family = next(f for f in FAMILIES if f.name == task.options.model)
     if family.given_u and not given:
         raise DataError(f"{family.name} needs the auxiliary variable u: pass it as y.")
     return [family]
 
 
-def _trained(task: Task, families: list[Family], n: int, inactive: int) -> tuple[list[Family], str]:
+def _trained(search: Search, families: list[Family]) -> tuple[list[Family], str]:
     """Return the trained families that make sense, and why others do not."""
-    Y = task.refits.X
-    if is_exact(inactive, n):
+    n, width = search.count.n, search.task.refits.X.shape[1]
+    if is_exact(search.inactive, n):
         return [], ""
-    if task.options.model != "auto":
+    if search.task.options.model != "auto":
         return families, ""
-    if n == Y.shape[1]:
+    linear = search.linear
+    if linear is not None and _settles(search.trials[linear.name]):
+        return [], "No nonlinear model was tried: the latents of the linear one are reproducible and guaranteed."
+    linear_tried = any(trial.fitted is not None for trial in search.trials.values())
+    if linear is None and linear_tried:
+        return [], "No nonlinear model was tried: no linear one, mixtures among them, explains more than a Gaussian."
+    if n == width:
         return [f for f in families if not f.wide], ""
-    if n == spectral_gap(principal_components(Y[task.train])[0]):
+    if search.count.by_gap:
         return families, ""
     why = "No flow was tried on the first principal components alone: this projection may fold the other components."
     return [f for f in families if f.wide], why

@@ -13,6 +13,7 @@ from identifiable.arrays import Array, FloatArray, Rows
 from identifiable.auto.families import Family, ProjectedModel
 from identifiable.auto.together import together
 from identifiable.auto.verdict import Candidate
+from identifiable.data.columns import robust_correlation
 from identifiable.training import seconds_left
 
 HELD_OUT = 0.2  # of the rows, at most 1000
@@ -39,12 +40,16 @@ class Task:
     refits: Refits
     train: Rows  # what models are fitted to
     options: SearchOptions
+    n_columns: int  # of the table
 
     @classmethod
-    def of(cls, Y: FloatArray, u: Any, options: SearchOptions) -> "Task":
+    def of(
+        cls, Y: FloatArray, u: Any, options: SearchOptions, *, ordered: bool = False, n_columns: int | None = None
+    ) -> "Task":
         """Hold out the same rows whatever the seed; more than 20,000 training rows are sampled."""
-        refits = Refits.of(Y, u, seed=0, fraction=HELD_OUT)
-        return cls(refits, np.random.default_rng(options.seed + 1).permutation(refits.train)[:MOST_ROWS], options)
+        refits = Refits.of(Y, u, seed=0, fraction=HELD_OUT, ordered=ordered)
+        train = np.random.default_rng(options.seed + 1).permutation(refits.train)[:MOST_ROWS]
+        return cls(refits, train, options, n_columns or Y.shape[1])
 
     def model(self, family: Family, n: int, options: Mapping[str, Any] | None = None) -> ProjectedModel:
         """Return an unfitted model of a family."""
@@ -57,8 +62,21 @@ class Task:
 
     def agreement(self, one: Fitted, others: Sequence[Fitted]) -> Array:
         """Return mean |correlations| (n,) of latents with their matches in other fits; NaN without one."""
-        found = [np.abs(self.refits.match(one, other).correlations) for other in others]
+        found = [self._robust(one, other) for other in others]
         return np.mean(found, axis=0) if found else np.full(one.latents.shape[1], np.nan)
+
+    def _robust(self, one: Fitted, other: Fitted) -> Array:
+        """Return the |correlation| of each latent with its match, or that without the most extreme rows if it is lower.
+
+        A single row must not make two latents agree.
+        """
+        found = self.refits.match(one, other)
+        correlations = np.abs(found.correlations)
+        kept = found.permutation >= 0
+        if one.latents.shape[1] == other.latents.shape[1] and kept.all():
+            clipped = np.abs(robust_correlation(one.latents, other.latents))
+            correlations = np.minimum(correlations, clipped[np.arange(len(kept)), found.permutation])
+        return correlations
 
     def say(self, words: str) -> None:
         """Print what is being done and the time left."""

@@ -1,4 +1,4 @@
-"""Standardised units of a table, in which models are fitted, and densities in the units of the table."""
+"""Units of a table, in which models are fitted, and densities in the units of the table."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -17,7 +17,8 @@ class Units:
     ----------
     logs : (d,) columns whose logarithm is used.
     mean, scale : (d,) of the columns, after the logarithm.
-    vectors : (d, w) orthonormal directions whose coordinates are used; the identity if all of them are.
+    vectors : (d, w) orthonormal directions whose coordinates are used; the identity if all of them are. The rows of
+        columns that are not used are zero; `back` returns the mean of these columns.
     """
 
     logs: BoolArray
@@ -26,11 +27,17 @@ class Units:
     vectors: Array
 
     @classmethod
-    def of(cls, X: FloatArray, logs: BoolArray, *, common_scale: bool = False) -> Self:
+    def of(cls, X: FloatArray, logs: BoolArray, *, common_scale: bool = False, unused: BoolArray | None = None) -> Self:
         """Compute the units of rows X (N, d); with a common scale, as for pixels, columns keep their relative sizes."""
-        found = Coordinates.fit(_log(X, logs), standardise=not common_scale)
         d = X.shape[1]
-        return cls(logs, found.mean, found.scale, np.eye(d) if found.rank == d else found.basis)
+        used = np.ones(d, dtype=bool) if unused is None else ~unused
+        logs = logs & used
+        y = _log(X, logs)
+        found = Coordinates.fit(y[:, used], standardise=not common_scale)
+        mean, scale, vectors = y.mean(0), np.ones(d), np.zeros((d, found.rank))
+        scale[used] = found.scale
+        vectors[used] = np.eye(used.sum()) if found.rank == used.sum() else found.basis
+        return cls(logs, mean, scale, vectors)
 
     def along(self, directions: FloatArray) -> Self:
         """Return the same units with fewer coordinates: those along these directions (w, v)."""

@@ -14,6 +14,7 @@ from scipy.stats import norm, rankdata
 
 from identifiable.arrays import Array, BoolArray, FloatArray, IntArray
 
+MATCHING_STEPS = 5  # of the correlation behind coarse columns
 MOST_ROWS = 20_000  # compared with each other, evenly spaced: enough for a correlation of 0.999
 
 Place = Literal["minimum", "maximum", "mean", "median", "interior"]
@@ -252,17 +253,28 @@ def gaussian_surrogate(x: FloatArray, rng: np.random.Generator) -> Array:
 
     .. math:: y_j = F_j^{-1}(\Phi(g_j)), \qquad g \sim N(0, R),
 
-    R the correlation of the normal scores of x. Rounding, censoring, outliers and skewness of the columns are those of
-    x, but behind the columns there is one Gaussian, whose axes are not determined. A gain in likelihood, or rows on
-    hyperplanes, that y has to the same amount, is due to single columns and not to a mixture. Agreement of refits is no
-    such quantity: columns that are not Gaussian fix the axes of y as well.
+    with R such that the normal scores of y have the correlation of those of x, however coarse columns are. Rounding,
+    censoring, outliers and skewness of the columns are those of x, but behind the columns there is one Gaussian, whose
+    axes are not determined. A gain in likelihood, or rows on hyperplanes, that y has to the same amount, is due to
+    single columns and not to a mixture. Agreement of refits is no such quantity: columns that are not Gaussian fix the
+    axes of y as well.
     """
     n_rows, d = x.shape
-    scores = norm.ppf((rankdata(x, axis=0) - 0.5) / n_rows)
-    correlation = np.nan_to_num(np.atleast_2d(_correlations(scores, scores)))
-    values, vectors = np.linalg.eigh(correlation)
-    g = rng.normal(size=(n_rows, d)) * np.sqrt(values.clip(0)) @ vectors.T
-    return np.take_along_axis(np.sort(x, axis=0).astype(np.float64), g.argsort(axis=0).argsort(axis=0), axis=0)
+    wanted, ordered = _score_correlation(x), np.sort(x, axis=0).astype(np.float64)
+    noise, R = rng.normal(size=(n_rows, d)), wanted
+    for _ in range(MATCHING_STEPS + 1):
+        values, vectors = np.linalg.eigh(R)
+        g = noise * np.sqrt(values.clip(0)) @ vectors.T
+        y = np.take_along_axis(ordered, g.argsort(axis=0).argsort(axis=0), axis=0)
+        R = R + wanted - _score_correlation(y)
+        R = R / np.sqrt(np.outer(np.diag(R), np.diag(R)))
+    return y
+
+
+def _score_correlation(x: FloatArray) -> Array:
+    """Return the correlations (d, d) of the normal scores of the columns of x (N, d); equal values share a score."""
+    scores = norm.ppf((rankdata(x, axis=0) - 0.5) / len(x))
+    return np.nan_to_num(np.atleast_2d(_correlations(scores, scores)))
 
 
 def robust_correlation(a: FloatArray, b: FloatArray, thresholds: ColumnThresholds = THRESHOLDS) -> Array:
@@ -294,16 +306,41 @@ def same_column(z: FloatArray, x: FloatArray, thresholds: ColumnThresholds = THR
     >>> same_column(np.column_stack([-2 * x[:, 2] + 1, x[:, 0] + x[:, 1], np.exp(x[:, 1])]), x)
     array([ 2, -1,  1])
     """
-    n_rows, d = x.shape
-    error = min(max(thresholds.same, thresholds.estimation * (d - 1) / n_rows), thresholds.most)
-    if n_rows > MOST_ROWS:
-        some = np.linspace(0, n_rows - 1, MOST_ROWS).astype(int)
+    best, error = _nearest_columns(z, x, thresholds)
+    return np.where(error <= _error_of_weights(x, thresholds), best, -1)
+
+
+def are_columns(z: FloatArray, x: FloatArray, thresholds: ColumnThresholds = THRESHOLDS) -> bool:
+    """Return whether the latents z (N, n) are the n columns of x, each another one: whether nothing is mixed.
+
+    The errors of estimated weights are compared on average over the latents; single ones may be larger.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).laplace(size=(1000, 2))
+    >>> are_columns(x[:, ::-1], x), are_columns(x @ [[1.0, 1.0], [1.0, -1.0]], x)
+    (True, False)
+    """
+    best, error = _nearest_columns(z, x, thresholds)
+    every = len(best) == x.shape[1] and len(set(best.tolist())) == len(best)
+    return bool(every and error.max() <= thresholds.most and error.mean() <= _error_of_weights(x, thresholds))
+
+
+def _nearest_columns(z: FloatArray, x: FloatArray, thresholds: ColumnThresholds) -> tuple[IntArray, Array]:
+    """Return the column that is most like each latent (n,), and by how much the squared correlation differs from 1."""
+    if len(x) > MOST_ROWS:
+        some = np.linspace(0, len(x) - 1, MOST_ROWS).astype(int)
         z, x = z[some], x[some]
     by_value = robust_correlation(z, x, thresholds)
     by_rank = _correlations(rankdata(z, axis=0), rankdata(x, axis=0))
     shared = np.maximum(by_value**2, by_rank**2)
     best = shared.argmax(axis=1)
-    return np.where(shared[np.arange(len(best)), best] >= 1 - error, best, -1)
+    return best, 1 - shared[np.arange(len(best)), best]
+
+
+def _error_of_weights(x: FloatArray, thresholds: ColumnThresholds) -> float:
+    n_rows, d = x.shape
+    return min(max(thresholds.same, thresholds.estimation * (d - 1) / n_rows), thresholds.most)
 
 
 def effective_rows(z: FloatArray) -> Array:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from identifiable.agreement.stability import THRESHOLDS
+from identifiable.auto.verdict import HEADLINES, headline
 from identifiable.errors import join_few
 from identifiable.report.certificate_text import certificate_in_words
 from identifiable.report.html import Fact, Page, Section, render, to_the_minute
@@ -75,21 +76,24 @@ def in_words(report: Mapping[str, Any], i: int) -> str:
 
     Examples
     --------
-    >>> in_words({"verdict": "stable", "block": [0, 4]}, 0)
+    >>> in_words({"verdict": "stable", "block": [0, 4], "guaranteed": True}, 0)
     'only together with z4'
-    >>> in_words({"verdict": "unstable", "block": [0]}, 0)
-    'not identified: not reproducible'
+    >>> in_words({"verdict": "stable", "block": [0], "guaranteed": False}, 0)
+    'reproducible, not guaranteed'
     >>> in_words({"verdict": "stable", "block": [0], "meaning": "x of thing 1"}, 0)
     'as x of thing 1, by the architecture'
     """
     if report["verdict"] == "unstable":
-        return "not identified: not reproducible"
+        return "not reproducible"
+    if report["verdict"] == "doubtful":
+        return "doubtful: partly reproducible"
     if report.get("meaning"):
-        return f"as {report['meaning']}, by the architecture" + ("" if report["verdict"] == "stable" else "; doubtful")
+        return f"as {report['meaning']}, by the architecture"
+    equal = f"; it equals {report['column']}" if report.get("column") else ""
+    if not report.get("guaranteed", True):
+        return f"reproducible, not guaranteed{equal}"
     others = [f"z{j}" for j in report["block"] if j != i]
-    if others:
-        return f"only together with {join_few(others)}"
-    return "up to sign, scale and shift" if report["verdict"] == "stable" else "doubtful: partly reproducible"
+    return (f"only together with {join_few(others)}" if others else "up to sign, scale and shift") + equal
 
 
 def _stable(account: Account) -> int:
@@ -97,12 +101,7 @@ def _stable(account: Account) -> int:
 
 
 def _heading(account: Account) -> str:
-    count, stable = len(account["latents"]), _stable(account)
-    if account["verdict"] in ("identified", "reproducible"):
-        return {1: "The latent is", 2: "Both latents are"}.get(count, f"All {count} latents are") + " reproducible"
-    if account["verdict"] == "doubtful":
-        return f"{stable} of {count} latents are reproducible" if stable else "No latent is reliably reproducible"
-    return "No identifiable latents were found"
+    return headline(account["verdict"], _stable(account), len(account["latents"]))
 
 
 def _facts(account: Account) -> list[Fact]:
@@ -119,8 +118,10 @@ def _facts(account: Account) -> list[Fact]:
 
 
 def _verdict(account: Account) -> Section:
-    mark = {"identified": "better", "reproducible": "better", "doubtful": "quiet"}.get(account["verdict"], "worse")
-    lines = [(account["verdict"].capitalize(), account["reasons"], mark)]
+    usable = HEADLINES.get(account["verdict"], False)
+    mark = "worse" if not usable else "quiet" if account["verdict"] == "partly reproducible" else "better"
+    words = account["verdict"]
+    lines = [(words[:1].upper() + words[1:], account["reasons"], mark)]
     return Section("short", "Summary", render("verdict.html", lines=lines))
 
 
@@ -134,7 +135,7 @@ def _reliability(account: Account, *, named: bool) -> Section:
     columns += [Column("Inactive", "number", falling=True)] if has_inactive else []
     goodness = account.get("goodness")
     columns += [Column("Misfit", "number")] if goodness else []
-    columns += [Column("Identified"), *([Column("Strongest effects", sortable=False)] if named else [])]
+    columns += [Column("Known"), *([Column("Strongest effects", sortable=False)] if named else [])]
     rows = []
     for i, report in enumerate(latents):
         entries = [Entry(f"z{i}", float(i), "group")]

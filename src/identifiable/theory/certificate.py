@@ -137,6 +137,18 @@ class Certificate:
         return self.basis is not None and np.array_equal(self.basis, np.eye(len(self.basis)))
 
     @property
+    def guaranteed(self) -> frozenset[int]:
+        """Latents that are known alone, or with a block of others that is not all of them."""
+        if self.level == Level.PS_UNBENT:
+            return frozenset(self.straight)
+        known = len(self.blocks) > 1 or self.level == Level.PS
+        return (
+            frozenset(i for block in self.blocks for i in block)
+            if self.level >= Level.BLOCKS and known
+            else frozenset()
+        )
+
+    @property
     def sentence(self) -> str:
         """The guarantee in one sentence."""
         if self.level == Level.NONE and self.if_undecided_hold > Level.NONE:
