@@ -18,6 +18,7 @@ from identifiable.distributions.log_spline import LogSplines
 
 BLURS = (0.3, 0.1, 0.03)  # standard deviations, in robust scales of a latent
 STEPS = 6  # per blur
+LEAST_GAIN = 1e-5  # nats per row, of a round
 MAX_ITER = 300  # of the start
 LEAST_CURVATURE = 0.05  # least eigenvalue of the Hessian of a pair; two Gaussian latents have zero
 
@@ -43,22 +44,22 @@ class Independent:
         for blur in BLURS:
             for _ in range(2):
                 found = Independent.of(y, _ascended(best, y, blur))
-                if found.score <= best.score + 1e-5:
+                if found.score <= best.score + LEAST_GAIN:
                     best = max(best, found, key=lambda one: one.score)
                     break
                 best = found
         return best
 
 
-def independent_map(y: Array, start: Array) -> Independent:
-    """Return the likeliest map for rows y (N, n), from a rotation (n, n) of the whitened rows."""
+def independent_map(y: Array, *starts: Array) -> Independent:
+    """Return the likeliest map for rows y (N, n), from the likeliest of several maps W (n, n)."""
     values, vectors = np.linalg.eigh(np.cov(y, rowvar=False, ddof=0).reshape(y.shape[1], -1))
     whitening = (vectors / np.sqrt(np.maximum(values, 1e-12 * values[-1]))) @ vectors.T
-    W = _rotation(y @ whitening, start) @ whitening
-    return Independent.of(y, W).improved(y)
+    first = (_rotation(y @ whitening, _nearest_rotation(W)) @ whitening for W in starts)
+    return max((Independent.of(y, W) for W in first), key=lambda one: one.score).improved(y)
 
 
-def rotation_of(W: Array) -> Array:
+def _nearest_rotation(W: Array) -> Array:
     """Return the rotation nearest to W (n, n)."""
     U, _, Vt = np.linalg.svd(W)
     return U @ Vt
@@ -96,7 +97,7 @@ def _ascended(model: Independent, y: Array, blur: float) -> Array:
             if gain > 0:
                 break
             step = step / 3
-        if gain < 1e-7:
+        if gain < LEAST_GAIN / 10:
             break
         W, z, slopes, score = factor @ W, moved, new_slopes, float(new_values.sum(1).mean())
     return W

@@ -19,7 +19,7 @@ from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from identifiable.algorithms.coordinates import one_thread
-from identifiable.algorithms.independent import Independent, independent_map, rotation_of
+from identifiable.algorithms.independent import Independent, independent_map
 from identifiable.arrays import Array, FloatArray, Rows
 from identifiable.estimators.affine import AffineModel
 from identifiable.theory import Certificate
@@ -36,7 +36,7 @@ class LinearICA(AffineModel):
         noise outside their principal subspace (of standardised columns).
     n_restarts : int, default=2. Fits from different starts, each on a random half of the rows; the second uses the
         other half than the first, and so on. Their agreement on held-out rows, `stability_`, thus includes the error
-        of estimation. Each fit then continues on all rows, and the likeliest map is kept. The certificate needs two.
+        of estimation. The likeliest of their maps is then fitted to all rows. The certificate needs two.
     random_state, device, verbose : see :class:`LatentModel`. The fit runs on the CPU.
 
     Attributes
@@ -87,8 +87,7 @@ class LinearICA(AffineModel):
         # The held-out rows have compared the restarts; the map that is kept, and its densities, use all rows.
         coordinates = replace(coordinates, mean=X.mean(0, dtype=np.float64))
         centred = white - white.mean(0)
-        ended = found if self.n_restarts == 1 else [independent_map(centred, rotation_of(one.W)) for one in found]
-        best = max(ended, key=lambda one: one.score)
+        best = found[0] if self.n_restarts == 1 else independent_map(centred, *(one.W for one in found))
         W = self._set_densities(best.W, centred, coordinates.basis[:, :n] / coordinates.sd)
         self._set_map(W / coordinates.sd, coordinates)
         self._set_tests(W, white, halves[:2], found[:2])
