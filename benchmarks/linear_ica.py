@@ -17,11 +17,11 @@ import warnings
 from typing import Any
 
 import numpy as np
-from common import arguments, choose, parse, run_jobs, timed
 from picard import picard
 from scipy import stats
 from sklearn.decomposition import FastICA
 
+from common import arguments, choose, parse, run_jobs, timed
 from identifiable import LinearICA
 from identifiable.metrics import mcc
 

@@ -14,16 +14,19 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import subspace_angles
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
+from identifiable.agreement.stability import Stability
 from identifiable.algorithms.coordinates import one_thread
 from identifiable.algorithms.independent import Independent, independent_map
 from identifiable.arrays import Array, FloatArray, Rows
 from identifiable.estimators.affine import AffineModel
-from identifiable.theory import Certificate
-from identifiable.theory.comon import certify_independent, log_ratio, rank_correlations
+from identifiable.theory import Certificate, Check, Level
+from identifiable.theory.certificate import Blocks
+from identifiable.theory.comon import blocks_of_tests, certify_independent, log_ratio, rank_correlations
 
 
 @dataclass(eq=False, repr=False)
@@ -49,6 +52,9 @@ class LinearICA(AffineModel):
     log_ratios_ : (n,) split likelihood ratio of each latent against a Gaussian, on rows that its map was not fitted to;
         None with one restart.
     dependence_ : `Correlations` of the ranks of sizes, on the same rows; None with one restart.
+    blocks_ : the latents that may be Gaussian, as one group of which only the span is found; () for fewer than two.
+    block_agreement_ : least canonical correlation, over single latents and the block, between the fits to both halves,
+        on held-out rows; NaN with one restart.
     stability_, fit_status_, certificate_ : agreement between restarts; what is identified for an affine mixing.
 
     Examples
@@ -90,7 +96,7 @@ class LinearICA(AffineModel):
         best = found[0] if self.n_restarts == 1 else independent_map(centred, *(one.W for one in found))
         W = self._set_densities(best.W, centred, coordinates.basis[:, :n] / coordinates.sd)
         self._set_map(W / coordinates.sd, coordinates)
-        self._set_tests(W, white, halves[:2], found[:2])
+        self._set_tests(W, white, halves[:2], held, found[:2])
         return self
 
     def score_samples(self, X: ArrayLike) -> Array:
@@ -109,7 +115,18 @@ class LinearICA(AffineModel):
         check_is_fitted(self)
         if self.log_ratios_ is None or self.dependence_ is None:
             return self._certified(Certificate.nothing())
-        return self._certified(certify_independent(self.log_ratios_, self.dependence_))
+        found = certify_independent(self.log_ratios_, self.dependence_)
+        return self._certified(found, agreement=self._agreement(found))
+
+    def _agreement(self, found: Certificate) -> Check:
+        """Return whether restarts agree on what is certified: single latents, or blocks, by canonical correlations."""
+        check = self.stability_.check
+        if found.level not in (Level.BLOCKS, Level.AT):
+            return check
+        least = self.block_agreement_
+        both = Stability(np.array([[1.0, least], [least, 1.0]])).check
+        sentence = f"Fits to two halves of the rows agree on every latent or block at {least:.2f} or more."
+        return replace(both, statement="restarts recover the same latents and blocks", sentence=sentence)
 
     def _set_densities(self, W: Array, white: Array, axes: Array) -> Array:
         """Set the densities; return W (n, n) in the order and with the signs of the latents."""
@@ -124,18 +141,23 @@ class LinearICA(AffineModel):
         self.densities_ = Independent.of(white, W).densities
         return W
 
-    def _set_tests(self, W: Array, white: Array, halves: list[Rows], found: list[Independent]) -> None:
+    def _set_tests(self, W: Array, white: Array, halves: list[Rows], held: Rows, found: list[Independent]) -> None:
         """Test the latents of each half with the map and the densities of the other, matched with the latents of W."""
-        self.log_ratios_, self.dependence_ = None, None
+        self.blocks_: Blocks = ()
+        self.log_ratios_, self.dependence_, self.block_agreement_ = None, None, float("nan")
         if len(found) < 2:
             return
-        ratios, parts = [], []
-        for rows, other in zip(halves, found[::-1], strict=True):
-            z = white[rows] @ other.W.T
-            overlap = W @ other.W.T / np.linalg.norm(other.W, axis=1)
-            matched = linear_sum_assignment(-np.abs(overlap))[1]
-            sign = np.sign(overlap[np.arange(len(W)), matched])
-            ratios.append(log_ratio(other.densities.log_density(z), z)[matched])
-            parts.append(z[:, matched] * sign)
+        ratios, parts, n = [], [], len(W)
+        for rows, fit in zip(halves[::-1], found, strict=True):
+            overlap = W @ fit.W.T
+            matched = linear_sum_assignment(-np.abs(overlap) / np.linalg.norm(fit.W, axis=1))[1]
+            own = fit.W[matched] * np.sign(overlap[np.arange(n), matched])[:, None]
+            ratios.append(log_ratio(fit.densities.log_density(white[rows] @ fit.W.T), white[rows] @ fit.W.T)[matched])
+            parts.append((white[rows] @ own.T, white[held] @ own.T))
         self.log_ratios_ = np.logaddexp(*ratios) - np.log(2)
-        self.dependence_ = rank_correlations(parts)
+        self.dependence_ = rank_correlations([tested for tested, _ in parts])
+        one, other = (z - z.mean(0) for _, z in parts)
+        blocks = blocks_of_tests(self.log_ratios_)
+        self.block_agreement_ = min(float(np.cos(subspace_angles(one[:, b], other[:, b]).max())) for b in blocks)
+        self.blocks_ = tuple(block for block in blocks if len(block) > 1)
+        self._warn_of_blocks("their distributions may be Gaussian")

@@ -94,12 +94,9 @@ def certify_independent(log_ratios: Array, dependence: Correlations) -> Certific
     ((0,), (1, 2))
     """
     n = len(log_ratios)
-    shown = log_ratios >= _threshold(n)
     independent = check_dependence(dependence)
     gaussian = _check_gaussian(log_ratios, float(dependence.counts.sum()))
-    blocks: Blocks = tuple((int(i),) for i in np.flatnonzero(shown))
-    if not shown.all():
-        blocks = tuple(sorted((*blocks, tuple(np.flatnonzero(~shown).tolist()))))
+    blocks = blocks_of_tests(log_ratios)
     level = Level.NONE
     if independent.verdict == "holds":
         level = Level.PS if len(blocks) == n else Level.AT if len(blocks) == 1 else Level.BLOCKS
@@ -118,6 +115,19 @@ def certify_independent(log_ratios: Array, dependence: Correlations) -> Certific
         error_level=THRESHOLDS.error_level,
         premises=(PREMISE,) if level else (),
     )
+
+
+def blocks_of_tests(log_ratios: Array) -> Blocks:
+    """Return the latents as blocks: those not shown to be non-Gaussian are one.
+
+    Examples
+    --------
+    >>> blocks_of_tests(np.array([90.0, 1.0, 40.0, -3.0]))
+    ((0,), (1, 3), (2,))
+    """
+    shown = log_ratios >= _threshold(len(log_ratios))
+    single = [(int(i),) for i in np.flatnonzero(shown)]
+    return tuple(sorted([*single, *([tuple(np.flatnonzero(~shown).tolist())] if not shown.all() else [])]))
 
 
 def check_dependence(found: Correlations) -> Check:
