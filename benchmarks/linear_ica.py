@@ -8,9 +8,9 @@ latents, or, with --noise, twice as many columns with Gaussian noise of 5 % of t
 how many nats per new row the density of the model is below the true one (without noise). "worse": the largest amount by
 which LinearICA is below the better of FastICA and Picard on a data set.
 
-certificates: how many data sets get each level. PS is false for "gaussian", "two gaussian" (the others are of mixed
-kinds) and for "t 5" and "t 10": rows of a multivariate t distribution of 5 and 10 degrees of freedom, uncorrelated and
-dependent.
+certificates: how many data sets get each level. PS is false for "gaussian", for "two gaussian", for "t 5" (a multivariate
+t distribution of 5 degrees of freedom: uncorrelated, dependent), for "t 5 pair" (two latents from that, the others of
+mixed kinds) and for "nonlinear" (Laplace latents through two rotations with a leaky ReLU of slope .3 after each).
 """
 
 import warnings
@@ -27,7 +27,7 @@ from identifiable.metrics import mcc
 
 INDEPENDENT = {"laplace": stats.laplace(), "uniform": stats.uniform(), "exponential": stats.expon()}
 KINDS = (*INDEPENDENT, "mixed")
-FALSE = ("gaussian", "two gaussian", "t 5", "t 10")
+FALSE = ("gaussian", "two gaussian", "t 5", "t 5 pair", "nonlinear")
 NEW_ROWS = 5000
 
 
@@ -42,10 +42,17 @@ def densities(kind: str, n: int) -> list[Any]:
 
 
 def latents(kind: str, rows: int, n: int, rng: np.random.Generator) -> Any:
-    """Return latents (rows, n)."""
-    if kind.startswith("t "):
-        freedom = int(kind[2:])
-        return rng.normal(size=(rows, n)) / np.sqrt(rng.chisquare(freedom, (rows, 1)) / freedom)
+    """Return latents (rows, n), or what the mixing matrix is applied to."""
+    if kind == "t 5":
+        return rng.normal(size=(rows, n)) / np.sqrt(rng.chisquare(5, (rows, 1)) / 5)
+    if kind == "t 5 pair":
+        return np.hstack([latents("t 5", rows, 2, rng), latents("mixed", rows, n, rng)[:, 2:]])
+    if kind == "nonlinear":
+        x = latents("laplace", rows, n, rng)
+        for _ in range(2):
+            x = x @ np.linalg.qr(rng.normal(size=(n, n)))[0]
+            x = np.where(x > 0, x, 0.3 * x)
+        return x
     return np.stack([p.rvs(rows, random_state=rng) for p in densities(kind, n)], 1)
 
 

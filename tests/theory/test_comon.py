@@ -9,6 +9,7 @@ from identifiable.theory.comon import certify_independent, check_dependence, log
 
 RNG = np.random.default_rng(0)
 INDEPENDENT = rank_correlations([RNG.laplace(size=(1500, 3)), RNG.laplace(size=(1500, 3))])
+SEPARATED = np.full((3, 3), 9.0)
 SHARED = RNG.lognormal(size=(2000, 1))
 
 
@@ -23,13 +24,18 @@ SHARED = RNG.lognormal(size=(2000, 1))
     ],
 )
 def test_latents_that_may_be_gaussian_form_a_block(log_ratios, level, blocks):
-    found = certify_independent(np.array(log_ratios, dtype=float), INDEPENDENT)
+    found = certify_independent(np.array(log_ratios, dtype=float), SEPARATED, INDEPENDENT)
     assert (found.level, found.blocks, found.if_undecided_hold) == (level, blocks, Level.PS)
 
 
 def test_the_remedy_names_more_rows_where_a_latent_nearly_passes():
-    assert "rows instead of 3000" in certify_independent(np.array([9.0, 3.0, 2.0]), INDEPENDENT)["non-Gaussian"].remedy
-    assert "no number" in certify_independent(np.array([9.0, -3.0, -4.0]), INDEPENDENT)["non-Gaussian"].remedy
+    assert (
+        "rows instead of 3000"
+        in certify_independent(np.array([9.0, 3.0, 2.0]), SEPARATED, INDEPENDENT)["non-Gaussian"].remedy
+    )
+    assert (
+        "no number" in certify_independent(np.array([9.0, -3.0, -4.0]), SEPARATED, INDEPENDENT)["non-Gaussian"].remedy
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,7 +54,7 @@ def test_dependence_of_sizes_is_judged(z, verdict):
 
 def test_nothing_follows_for_dependent_latents():
     dependent = rank_correlations([RNG.laplace(size=(2000, 3)) * SHARED])
-    found = certify_independent(np.array([80.0, 50.0, 20.0]), dependent)
+    found = certify_independent(np.array([80.0, 50.0, 20.0]), SEPARATED, dependent)
     assert (found.level, found.blocks, found.if_undecided_hold) == (Level.NONE, (), Level.NONE)
 
 

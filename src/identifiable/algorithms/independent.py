@@ -11,6 +11,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from sklearn.decomposition import FastICA
 
 from identifiable.arrays import Array
@@ -19,6 +20,7 @@ from identifiable.distributions.log_spline import LogSplines
 BLURS = (0.3, 0.1, 0.03)  # standard deviations, in robust scales of a latent
 STEPS = 6  # per blur
 LEAST_GAIN = 1e-5  # nats per row, of a round
+PAIR_ENTRIES = 2_000_000  # numbers per block of pairs
 MAX_ITER = 300  # of the start
 LEAST_CURVATURE = 0.05  # least eigenvalue of the Hessian of a pair; two Gaussian latents have zero
 
@@ -37,6 +39,12 @@ class Independent:
         z = y @ W.T
         densities = LogSplines.fit(z)
         return cls(W, densities, float(densities.log_density(z).sum(1).mean() + np.linalg.slogdet(W)[1]))
+
+    def matched(self, W: Array) -> "Independent":
+        """Return the same map with its latents in the order of those of W (n, n), for white rows."""
+        overlap = np.abs(W @ self.W.T) / np.linalg.norm(self.W, axis=1)
+        order = linear_sum_assignment(-overlap)[1]
+        return Independent(self.W[order], self.densities.of_columns(order), self.score)
 
     def improved(self, y: Array) -> "Independent":
         """Raise the likelihood of rows y (N, n) over W and the densities in turn."""
@@ -57,6 +65,24 @@ def independent_map(y: Array, *starts: Array) -> Independent:
     whitening = (vectors / np.sqrt(np.maximum(values, 1e-12 * values[-1]))) @ vectors.T
     first = (_rotation(y @ whitening, _nearest_rotation(W)) @ whitening for W in starts)
     return max((Independent.of(y, W) for W in first), key=lambda one: one.score).improved(y)
+
+
+def rotation_losses(fitted: Array, new: Array, densities: LogSplines) -> Array:
+    """Return what the log-likelihood of new rows loses if two latents are rotated by 45 degrees, (N, pairs).
+
+    Pairs are in the order of `np.triu_indices`. fitted, new : (N, n) latents of the rows that the densities were fitted
+    to, and of others. The densities of the rotated latents are fitted to the same rows. For a pair of which any rotation
+    has the same distribution, such as two Gaussian latents or two of a multivariate t distribution, nothing is lost on
+    new rows, on average.
+    """
+    own, pairs = densities.log_density(new), np.triu_indices(new.shape[1], 1)
+    losses = np.empty((len(new), len(pairs[0])))
+    for some in np.array_split(np.arange(len(pairs[0])), 1 + len(fitted) * len(pairs[0]) // PAIR_ENTRIES):
+        s, t = pairs[0][some], pairs[1][some]
+        turned, other = (np.hstack([z[:, s] + z[:, t], z[:, s] - z[:, t]]) / np.sqrt(2) for z in (fitted, new))
+        both = LogSplines.fit(turned).log_density(other)
+        losses[:, some] = own[:, s] + own[:, t] - both[:, : len(s)] - both[:, len(s) :]
+    return losses
 
 
 def _nearest_rotation(W: Array) -> Array:

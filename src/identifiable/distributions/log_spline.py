@@ -11,7 +11,7 @@ a jump. In v, power tails are straight lines, and the resolution is finest aroun
 beyond the largest with probability 1 / (N + 1): each side has this mass, in a Pareto tail.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -83,6 +83,11 @@ class LogSplines:
         excess = np.stack([(ordered[k] - ordered[:k]).mean(0), (ordered[-k:] - ordered[-k - 1]).mean(0)])
         tails = (PARETO - 1) * np.maximum(excess, 1e-6 * scale)
         return cls(centre, scale, lower, upper, values, tails, outside, penalties, freedom)
+
+    def of_columns(self, order: IntArray) -> "LogSplines":
+        """Return the densities of some columns, in this order."""
+        columns = {name: value[order] for name, value in vars(self).items() if np.ndim(value) and name != "tails"}
+        return replace(self, **columns, tails=self.tails[:, order])
 
     def log_density(self, z: Array) -> Array:
         """Return log p of every entry of z (N, n)."""

@@ -15,13 +15,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import subspace_angles
-from scipy.optimize import linear_sum_assignment
 from scipy.stats import norm
 from sklearn.utils.validation import check_is_fitted
 
 from identifiable.agreement.stability import Stability
 from identifiable.algorithms.coordinates import one_thread
-from identifiable.algorithms.independent import Independent, independent_map
+from identifiable.algorithms.independent import Independent, independent_map, rotation_losses
 from identifiable.arrays import Array, FloatArray, Rows
 from identifiable.estimators.affine import AffineModel
 from identifiable.theory import Certificate, Check, Level
@@ -52,7 +51,9 @@ class LinearICA(AffineModel):
     log_ratios_ : (n,) split likelihood ratio of each latent against a Gaussian, on rows that its map was not fitted to;
         None with one restart.
     dependence_ : `Correlations` of the ranks of sizes, on the same rows; None with one restart.
-    blocks_ : the latents that may be Gaussian, as one group of which only the span is found; () for fewer than two.
+    separation_ : (n, n) loss of likelihood if two latents are rotated by 45 degrees, in standard errors, on the same
+        rows; None with one restart.
+    blocks_ : groups of latents that may be Gaussian or are not shown to be separated; only their span is found.
     block_agreement_ : least canonical correlation, over single latents and the block, between the fits to both halves,
         on held-out rows; NaN with one restart.
     stability_, fit_status_, certificate_ : agreement between restarts; what is identified for an affine mixing.
@@ -115,16 +116,15 @@ class LinearICA(AffineModel):
         check_is_fitted(self)
         if self.log_ratios_ is None or self.dependence_ is None:
             return self._certified(Certificate.nothing())
-        found = certify_independent(self.log_ratios_, self.dependence_)
+        found = certify_independent(self.log_ratios_, self.separation_, self.dependence_)
         return self._certified(found, agreement=self._agreement(found))
 
     def _agreement(self, found: Certificate) -> Check:
         """Return whether restarts agree on what is certified: single latents, or blocks, by canonical correlations."""
-        check = self.stability_.check
-        if found.level not in (Level.BLOCKS, Level.AT):
-            return check
-        least = self.block_agreement_
+        least, check = self.block_agreement_, self.stability_.check
         both = Stability(np.array([[1.0, least], [least, 1.0]])).check
+        if found.level == Level.NONE or (found.level == Level.PS and both.verdict == "holds"):
+            return check
         sentence = f"Fits to two halves of the rows agree on every latent or block at {least:.2f} or more."
         return replace(both, statement="restarts recover the same latents and blocks", sentence=sentence)
 
@@ -144,20 +144,29 @@ class LinearICA(AffineModel):
     def _set_tests(self, W: Array, white: Array, halves: list[Rows], held: Rows, found: list[Independent]) -> None:
         """Test the latents of each half with the map and the densities of the other, matched with the latents of W."""
         self.blocks_: Blocks = ()
-        self.log_ratios_, self.dependence_, self.block_agreement_ = None, None, float("nan")
+        self.log_ratios_, self.separation_, self.dependence_, self.block_agreement_ = None, None, None, float("nan")
         if len(found) < 2:
             return
-        ratios, parts, n = [], [], len(W)
-        for rows, fit in zip(halves[::-1], found, strict=True):
-            overlap = W @ fit.W.T
-            matched = linear_sum_assignment(-np.abs(overlap) / np.linalg.norm(fit.W, axis=1))[1]
-            own = fit.W[matched] * np.sign(overlap[np.arange(n), matched])[:, None]
-            ratios.append(log_ratio(fit.densities.log_density(white[rows] @ fit.W.T), white[rows] @ fit.W.T)[matched])
-            parts.append((white[rows] @ own.T, white[held] @ own.T))
+        ratios, losses, tested, compared = [], [], [], []
+        for (own, other), fit in zip((halves, halves[::-1]), found, strict=True):
+            fit = fit.matched(W)
+            z = white[other] @ fit.W.T
+            ratios.append(log_ratio(fit.densities.log_density(z), z))
+            losses.append(rotation_losses(white[own] @ fit.W.T, z, fit.densities))
+            tested.append(z)
+            compared.append(white[held] @ fit.W.T)
         self.log_ratios_ = np.logaddexp(*ratios) - np.log(2)
-        self.dependence_ = rank_correlations([tested for tested, _ in parts])
-        one, other = (z - z.mean(0) for _, z in parts)
-        blocks = blocks_of_tests(self.log_ratios_)
-        self.block_agreement_ = min(float(np.cos(subspace_angles(one[:, b], other[:, b]).max())) for b in blocks)
+        self.separation_ = _in_standard_errors(np.vstack(losses), len(W))
+        self.dependence_ = rank_correlations(tested)
+        one, two = (z - z.mean(0) for z in compared)
+        blocks = blocks_of_tests(self.log_ratios_, self.separation_)
+        self.block_agreement_ = min(float(np.cos(subspace_angles(one[:, b], two[:, b]).max())) for b in blocks)
         self.blocks_ = tuple(block for block in blocks if len(block) > 1)
-        self._warn_of_blocks("their distributions may be Gaussian")
+        self._warn_of_blocks("they may be Gaussian, or rotating them changes too little")
+
+
+def _in_standard_errors(losses: Array, n: int) -> Array:
+    """Return the mean of each column of losses (N, pairs) over its standard error, as a matrix (n, n)."""
+    found = np.zeros((n, n))
+    found[np.triu_indices(n, 1)] = losses.mean(0) / (losses.std(0) / np.sqrt(len(losses)) + 1e-300)
+    return found + found.T
