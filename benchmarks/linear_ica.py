@@ -8,9 +8,9 @@ latents, or, with --noise, twice as many columns with Gaussian noise of 5 % of t
 how many nats per new row the density of the model is below the true one (without noise). "worse": the largest amount by
 which LinearICA is below the better of FastICA and Picard on a data set.
 
-certificates: how many data sets get each level. PS is false for "gaussian", for "two gaussian", for "t 5" (a multivariate
-t distribution of 5 degrees of freedom: uncorrelated, dependent), for "t 5 pair" (two latents from that, the others of
-mixed kinds) and for "nonlinear" (Laplace latents through two rotations with a leaky ReLU of slope .3 after each).
+certificates: how many data sets get each level. PS is false for "gaussian", for "two gaussian", for "t 5" (a
+multivariate t distribution of 5 degrees of freedom: uncorrelated, dependent), for "t 5 pair" (two latents from that,
+the others of mixed kinds) and for "nonlinear" (Laplace latents through two rotations, each followed by a leaky ReLU).
 """
 
 import warnings

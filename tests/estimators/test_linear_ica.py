@@ -58,6 +58,17 @@ def test_neither_gaussian_nor_elliptical_latents_are_certified(n):
         assert str(LinearICA(random_state=0).fit(mixture(z)).certificate_.level) in ("none", "AT")
 
 
+@pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
+@pytest.mark.parametrize("seed", range(3))
+def test_an_elliptical_pair_is_not_certified_as_two_latents(seed):
+    """ICA finds other axes of the pair in every half, which may agree by chance."""
+    rng = np.random.default_rng(seed)
+    pair = rng.normal(size=(2000, 2)) / np.sqrt(rng.chisquare(5, size=(2000, 1)) / 5)
+    assert (
+        str(LinearICA(random_state=seed).fit(mixture(np.c_[pair, rng.uniform(size=2000)])).certificate_.level) != "PS"
+    )
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_two_gaussian_latents_form_a_block(seed):
     rng = np.random.default_rng(seed)

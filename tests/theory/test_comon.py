@@ -29,13 +29,16 @@ def test_latents_that_may_be_gaussian_form_a_block(log_ratios, level, blocks):
 
 
 def test_the_remedy_names_more_rows_where_a_latent_nearly_passes():
-    assert (
-        "rows instead of 3000"
-        in certify_independent(np.array([9.0, 3.0, 2.0]), SEPARATED, INDEPENDENT)["non-Gaussian"].remedy
-    )
-    assert (
-        "no number" in certify_independent(np.array([9.0, -3.0, -4.0]), SEPARATED, INDEPENDENT)["non-Gaussian"].remedy
-    )
+    near, far = (certify_independent(np.array(r), SEPARATED, INDEPENDENT) for r in ([9.0, 3, 2], [9.0, -3, -4]))
+    assert "rows instead of 3000" in near["non-Gaussian"].remedy
+    assert "no number" in far["non-Gaussian"].remedy
+
+
+def test_pairs_that_a_rotation_leaves_alike_form_a_block():
+    separation = np.array([[0, 9, 1], [9, 0, 9], [1, 9, 0]], dtype=float)
+    found = certify_independent(np.full(3, 50.0), separation, INDEPENDENT)
+    assert (found.level, found.blocks) == (Level.BLOCKS, ((0, 2), (1,)))
+    assert "rows instead of 3000" in found["separation"].remedy
 
 
 @pytest.mark.parametrize(

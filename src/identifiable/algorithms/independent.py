@@ -70,10 +70,9 @@ def independent_map(y: Array, *starts: Array) -> Independent:
 def rotation_losses(fitted: Array, new: Array, densities: LogSplines) -> Array:
     """Return what the log-likelihood of new rows loses if two latents are rotated by 45 degrees, (N, pairs).
 
-    Pairs are in the order of `np.triu_indices`. fitted, new : (N, n) latents of the rows that the densities were fitted
-    to, and of others. The densities of the rotated latents are fitted to the same rows. For a pair of which any rotation
-    has the same distribution, such as two Gaussian latents or two of a multivariate t distribution, nothing is lost on
-    new rows, on average.
+    Pairs are in the order of `np.triu_indices`. `densities` were fitted to the latents `fitted` (N', n), as are those
+    of the rotated latents. If a pair has the same distribution after any rotation, such as two Gaussian latents or two
+    of a multivariate t distribution, nothing is lost on new rows (N, n), on average.
     """
     own, pairs = densities.log_density(new), np.triu_indices(new.shape[1], 1)
     losses = np.empty((len(new), len(pairs[0])))

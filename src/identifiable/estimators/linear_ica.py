@@ -114,7 +114,7 @@ class LinearICA(AffineModel):
     def certificate_(self) -> Certificate:
         """What is identified, given that the mixing is affine, and why."""
         check_is_fitted(self)
-        if self.log_ratios_ is None or self.dependence_ is None:
+        if self.log_ratios_ is None or self.separation_ is None or self.dependence_ is None:
             return self._certified(Certificate.nothing())
         found = certify_independent(self.log_ratios_, self.separation_, self.dependence_)
         return self._certified(found, agreement=self._agreement(found))

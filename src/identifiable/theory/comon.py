@@ -183,14 +183,10 @@ def _check_separation(separation: Array, rows: float) -> Check:
         )
         return Check(name, statement, least, threshold, "holds", sentence)
     sentence = (
-        f"On new rows, rotating latents {s} and {t} by 45 degrees lowers the likelihood by {least:.2g} standard errors; "
-        f"{threshold:.2g} would show that they are separated."
+        f"On new rows, rotating latents {s} and {t} by 45 degrees lowers the likelihood by {least:.2g} standard "
+        f"errors; {threshold:.2g} would show that they are separated."
     )
-    remedy = ""
-    if least > threshold / np.sqrt(MOST_ROWS):
-        remedy = (
-            f"About {float(f'{1.2 * (threshold / least) ** 2 * rows:.2g}'):.0f} rows instead of {rows:.0f} would do."
-        )
+    remedy = _more_rows((threshold / least) ** 2 * rows, rows) if least > threshold / np.sqrt(MOST_ROWS) else ""
     return Check(name, statement, least, threshold, "inconclusive", sentence, remedy)
 
 
@@ -219,4 +215,8 @@ def _remedy(gain: float, threshold: float, rows: float) -> str:
     needed = rows * (threshold + DENSITY_COST) / max(gain + DENSITY_COST, 1e-9)
     if gain <= 0 or needed > MOST_ROWS * rows:
         return "If a block is Gaussian, no number of rows separates its latents."
+    return _more_rows(needed, rows)
+
+
+def _more_rows(needed: float, rows: float) -> str:
     return f"About {float(f'{1.2 * needed:.2g}'):.0f} rows instead of {rows:.0f} would show it."
