@@ -159,20 +159,20 @@ def _units(z: Array) -> tuple[Array, Array]:
 
 
 def _places(v: Array, lower: Array, upper: Array, size: int) -> tuple[IntArray, Array]:
-    """Return where v (N, n) lies among `size` equidistant values, at one end if beyond: index into a flat table, rest.
+    """Return where v (N, n) lies among `size` equidistant values: the entry below, and the share of the way to the next.
 
-    The rest is the share of the way to the next value.
+    Entries are those of a table (n, size) as one row. Beyond an end, v counts as the end.
     """
     place = np.clip((v - lower) * ((size - 1) / (upper - lower)), 0, size - 1)
     k = np.minimum(place.astype(np.int64), size - 2)
     return k + size * np.arange(v.shape[1]), place - k
 
 
-def _interpolated(table: Array, first: IntArray, rest: Array) -> Array:
+def _interpolated(table: Array, below: IntArray, share: Array) -> Array:
     """Return entries of the table (n, M), linear between its columns."""
-    flat = table.ravel()
-    left = flat[first]
-    return np.asarray(left + rest * (flat[first + 1] - left))
+    entries = table.ravel()
+    left = entries[below]
+    return np.asarray(left + share * (entries[below + 1] - left))
 
 
 @cache
