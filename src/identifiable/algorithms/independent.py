@@ -20,7 +20,8 @@ from identifiable.distributions.log_spline import LogSplines
 BLURS = (0.3, 0.1, 0.03)  # standard deviations, in robust scales of a latent
 STEPS = 6  # per blur
 LEAST_GAIN = 1e-5  # nats per row, of a round
-PAIR_ENTRIES = 2_000_000  # numbers per block of pairs
+PAIR_ROWS = 3000
+PAIR_ENTRIES = 500_000  # numbers per block of pairs
 MAX_ITER = 300  # of the start
 LEAST_CURVATURE = 0.05  # least eigenvalue of the Hessian of a pair; two Gaussian latents have zero
 
@@ -67,14 +68,15 @@ def independent_map(y: Array, *starts: Array) -> Independent:
     return max((Independent.of(y, W) for W in first), key=lambda one: one.score).improved(y)
 
 
-def rotation_losses(fitted: Array, new: Array, densities: LogSplines) -> Array:
+def rotation_losses(fitted: Array, new: Array) -> Array:
     """Return what the log-likelihood of new rows loses if two latents are rotated by 45 degrees, (N, pairs).
 
-    Pairs are in the order of `np.triu_indices`. `densities` were fitted to the latents `fitted` (N', n), as are those
-    of the rotated latents. If a pair has the same distribution after any rotation, such as two Gaussian latents or two
-    of a multivariate t distribution, nothing is lost on new rows (N, n), on average.
+    Pairs are in the order of `np.triu_indices`. The densities of the latents and of the rotated ones are fitted to
+    latents `fitted` (N', n). If a pair has the same distribution after any rotation, such as two Gaussian latents or
+    two of a multivariate t distribution, nothing is lost on new rows (N, n), on average. Of both, PAIR_ROWS are enough.
     """
-    own, pairs = densities.log_density(new), np.triu_indices(new.shape[1], 1)
+    fitted, new = fitted[:PAIR_ROWS], new[:PAIR_ROWS]
+    own, pairs = LogSplines.fit(fitted).log_density(new), np.triu_indices(new.shape[1], 1)
     losses = np.empty((len(new), len(pairs[0])))
     for some in np.array_split(np.arange(len(pairs[0])), 1 + len(fitted) * len(pairs[0]) // PAIR_ENTRIES):
         s, t = pairs[0][some], pairs[1][some]

@@ -159,7 +159,7 @@ def _units(z: Array) -> tuple[Array, Array]:
 
 
 def _places(v: Array, lower: Array, upper: Array, size: int) -> tuple[IntArray, Array]:
-    """Return where v (N, n) lies among `size` equidistant values: the entry below, and the share of the way to the next.
+    """Find v (N, n) among `size` equidistant values: the entry below, and the share of the way to the next.
 
     Entries are those of a table (n, size) as one row. Beyond an end, v counts as the end.
     """

@@ -152,7 +152,7 @@ class LinearICA(AffineModel):
             fit = fit.matched(W)
             z = white[other] @ fit.W.T
             ratios.append(log_ratio(fit.densities.log_density(z), z))
-            losses.append(rotation_losses(white[own] @ fit.W.T, z, fit.densities))
+            losses.append(rotation_losses(white[own] @ fit.W.T, z))
             tested.append(z)
             compared.append(white[held] @ fit.W.T)
         self.log_ratios_ = np.logaddexp(*ratios) - np.log(2)
