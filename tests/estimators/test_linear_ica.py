@@ -85,9 +85,10 @@ def test_unstable_restarts_warn():
         LinearICA(random_state=0).fit(np.random.default_rng(0).normal(size=(500, 6)))
 
 
-def test_one_restart_has_no_tests():
-    x = mixture(np.random.default_rng(0).laplace(size=(500, 2)))
-    model = LinearICA(n_restarts=1).fit(x)
+@pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
+@pytest.mark.parametrize(("rows", "n", "restarts"), [(500, 2, 1), (22, 20, 2), (30, 5, 3)])
+def test_one_restart_or_few_rows_have_no_tests(rows, n, restarts):
+    model = LinearICA(n_restarts=restarts).fit(mixture(np.random.default_rng(0).laplace(size=(rows, n))))
     assert (model.log_ratios_, str(model.certificate_.level)) == (None, "none")
 
 

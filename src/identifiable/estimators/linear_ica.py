@@ -27,6 +27,8 @@ from identifiable.theory import Certificate, Check, Level
 from identifiable.theory.certificate import Blocks
 from identifiable.theory.comon import blocks_of_tests, certify_independent, log_ratio, rank_correlations
 
+ROWS_PER_LATENT = 5  # fewer rows in a half, and all restarts use all rows
+
 
 @dataclass(eq=False, repr=False)
 class LinearICA(AffineModel):
@@ -38,7 +40,8 @@ class LinearICA(AffineModel):
         noise outside their principal subspace (of standardised columns).
     n_restarts : int, default=2. Fits from different starts, each on a random half of the rows; the second uses the
         other half than the first, and so on. Their agreement on held-out rows, `stability_`, thus includes the error
-        of estimation. The likeliest of their maps is then fitted to all rows. The certificate needs two.
+        of estimation. The likeliest of their maps is then fitted to all rows. The certificate needs two restarts, and
+        halves of five rows per latent or more.
     random_state, device, verbose : see :class:`LatentModel`. The fit runs on the CPU.
 
     Attributes
@@ -49,13 +52,13 @@ class LinearICA(AffineModel):
     densities_ : `LogSplines`, the densities of the latents.
     negentropy_ : (n,) gain of each density over a Gaussian in nats per row, on the training rows.
     log_ratios_ : (n,) split likelihood ratio of each latent against a Gaussian, on rows that its map was not fitted to;
-        None with one restart.
-    dependence_ : `Correlations` of the ranks of sizes, on the same rows; None with one restart.
+        None without halves.
+    dependence_ : `Correlations` of the ranks of sizes, on the same rows; None without halves.
     separation_ : (n, n) loss of likelihood if two latents are rotated by 45 degrees, in standard errors, on the same
-        rows; None with one restart.
+        rows; None without halves.
     blocks_ : groups of latents that may be Gaussian or are not shown to be separated; only their span is found.
     block_agreement_ : least canonical correlation, over single latents and the block, between the fits to both halves,
-        on held-out rows; NaN with one restart.
+        on held-out rows; NaN without halves.
     stability_, fit_status_, certificate_ : agreement between restarts; what is identified for an affine mixing.
 
     Examples
@@ -87,7 +90,8 @@ class LinearICA(AffineModel):
         coordinates = self._fit_coordinates(X[train])
         white = coordinates.project(X)[0] / coordinates.sd
         rng, n = np.random.default_rng(seed), coordinates.n
-        halves = self._halves(train, rng)
+        enough = self.n_restarts > 1 and len(train) // 2 >= ROWS_PER_LATENT * n
+        halves = self._halves(train, rng) if enough else [train] * self.n_restarts
         starts = [np.linalg.qr(rng.standard_normal((n, n)))[0] if r else np.eye(n) for r in range(self.n_restarts)]
         found = [independent_map(white[half], start) for half, start in zip(halves, starts, strict=True)]
         self._compare_restarts(np.stack([white[held] @ one.W.T for one in found]))
@@ -97,7 +101,7 @@ class LinearICA(AffineModel):
         best = found[0] if self.n_restarts == 1 else independent_map(centred, *(one.W for one in found))
         W = self._set_densities(best.W, centred, coordinates.basis[:, :n] / coordinates.sd)
         self._set_map(W / coordinates.sd, coordinates)
-        self._set_tests(W, white, halves[:2], held, found[:2])
+        self._set_tests(W, white, halves[:2] if enough else [], held, found[:2])
         return self
 
     def score_samples(self, X: ArrayLike) -> Array:
@@ -145,7 +149,7 @@ class LinearICA(AffineModel):
         """Test the latents of each half with the map and the densities of the other, matched with the latents of W."""
         self.blocks_: Blocks = ()
         self.log_ratios_, self.separation_, self.dependence_, self.block_agreement_ = None, None, None, float("nan")
-        if len(found) < 2:
+        if not halves:
             return
         ratios, losses, tested, compared = [], [], [], []
         for (own, other), fit in zip((halves, halves[::-1]), found, strict=True):
