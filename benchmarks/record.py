@@ -29,6 +29,7 @@ LINEAR: dict[str, tuple[str, dict[str, Any]]] = {
     "RawData": ("sparse-linear", {}),
     "PrincipalComponents": ("sparse-linear", {"n_latents": 3}),
     "IndependentComponents": ("sparse-linear", {}),
+    "LinearICA": ("sparse-linear", {}),
     "SparseUnmixing": ("sparse-linear", {"n_restarts": 2}),
     "SegmentUnmixing": ("segments-linear", {"n_restarts": 2}),
     "FactorialUnmixing": ("gmm-linear", {"n_restarts": 2}),

@@ -6,6 +6,7 @@ import pytest
 from identifiable import (
     FactorialUnmixing,
     IndependentComponents,
+    LinearICA,
     PrincipalComponents,
     RawData,
     SegmentUnmixing,
@@ -17,6 +18,7 @@ MODELS = [
     RawData(),
     PrincipalComponents(),
     IndependentComponents(random_state=0),
+    LinearICA(random_state=0),
     SegmentUnmixing(n_restarts=1, random_state=0),
     FactorialUnmixing(n_components=2, n_restarts=1, random_state=0),
     SparseUnmixing(random_state=0),
@@ -61,7 +63,9 @@ def test_noise_outside_the_latents_stays_on_the_plane_of_the_rows(rows):
     np.testing.assert_allclose(drawn.std(0), x.std(0), rtol=0.05)
 
 
-@pytest.mark.parametrize("model", [SegmentUnmixing(2), FactorialUnmixing(2, n_components=2), IndependentComponents(2)])
+@pytest.mark.parametrize(
+    "model", [SegmentUnmixing(2), FactorialUnmixing(2, n_components=2), IndependentComponents(2), LinearICA(2)]
+)
 def test_held_out_rows_only_compare_the_restarts(model, rows):
     """Held-out rows of another size change no correlation between restarts that were fitted without them."""
     rng = np.random.default_rng(0)

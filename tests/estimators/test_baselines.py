@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from identifiable import DataError, IndependentComponents, PrincipalComponents, RawData, baselines
+from identifiable import DataError, FastICABaseline, IndependentComponents, PrincipalComponents, RawData, baselines
 from identifiable.metrics import mcc
 
 
@@ -14,7 +14,7 @@ def x():
     return rng.laplace(size=(2000, 3)) @ rng.normal(size=(3, 4)) + 0.3 * rng.normal(size=(2000, 4)) * [1, 2, 3, 4] + 5
 
 
-@pytest.mark.parametrize("model", [RawData(2), PrincipalComponents(2), IndependentComponents(2, random_state=0)])
+@pytest.mark.parametrize("model", [RawData(2), PrincipalComponents(2), FastICABaseline(2, random_state=0)])
 def test_density_is_that_of_probabilistic_pca(model, x):
     """The covariance of the two leading components of standardised columns, and isotropic noise."""
     values, vectors = np.linalg.eigh(np.corrcoef(x.T))
@@ -48,7 +48,7 @@ def test_independent_components_are_found():
     rng = np.random.default_rng(1)
     z = rng.laplace(size=(5000, 3))
     x = z @ rng.normal(size=(3, 3))
-    model = IndependentComponents(random_state=0).fit(x)
+    model = FastICABaseline(random_state=0).fit(x)
     assert mcc(z, model.transform(x)) > 0.98
     assert model.fit_status_ == "stable"
     assert model.stability_.pairwise.shape == (4, 4)
@@ -66,6 +66,10 @@ def test_latents_beyond_the_rank_are_zero(x):
     assert (z[:, 4] == 0).all()
     with pytest.raises(DataError, match="n_latents=6"):
         PrincipalComponents(6).fit(x)
+
+
+def test_the_old_name_of_fastica_still_works():
+    assert IndependentComponents is FastICABaseline
 
 
 def test_baselines_by_name():

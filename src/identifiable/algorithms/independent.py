@@ -11,6 +11,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 from sklearn.decomposition import FastICA
 
 from identifiable.arrays import Array
@@ -18,6 +19,9 @@ from identifiable.distributions.log_spline import LogSplines
 
 BLURS = (0.3, 0.1, 0.03)  # standard deviations, in robust scales of a latent
 STEPS = 6  # per blur
+LEAST_GAIN = 1e-5  # nats per row, of a round
+PAIR_ROWS = 3000
+PAIR_ENTRIES = 500_000  # numbers per block of pairs
 MAX_ITER = 300  # of the start
 LEAST_CURVATURE = 0.05  # least eigenvalue of the Hessian of a pair; two Gaussian latents have zero
 
@@ -37,28 +41,52 @@ class Independent:
         densities = LogSplines.fit(z)
         return cls(W, densities, float(densities.log_density(z).sum(1).mean() + np.linalg.slogdet(W)[1]))
 
+    def matched(self, W: Array) -> "Independent":
+        """Return the same map with its latents in the order of those of W (n, n), for white rows."""
+        overlap = np.abs(W @ self.W.T) / np.linalg.norm(self.W, axis=1)
+        order = linear_sum_assignment(-overlap)[1]
+        return Independent(self.W[order], self.densities.of_columns(order), self.score)
+
     def improved(self, y: Array) -> "Independent":
         """Raise the likelihood of rows y (N, n) over W and the densities in turn."""
         best = self
         for blur in BLURS:
             for _ in range(2):
                 found = Independent.of(y, _ascended(best, y, blur))
-                if found.score <= best.score + 1e-5:
+                if found.score <= best.score + LEAST_GAIN:
                     best = max(best, found, key=lambda one: one.score)
                     break
                 best = found
         return best
 
 
-def independent_map(y: Array, start: Array) -> Independent:
-    """Return the likeliest map for rows y (N, n), from a rotation (n, n) of the whitened rows."""
+def independent_map(y: Array, *starts: Array) -> Independent:
+    """Return the likeliest map for rows y (N, n), from the likeliest of several maps W (n, n)."""
     values, vectors = np.linalg.eigh(np.cov(y, rowvar=False, ddof=0).reshape(y.shape[1], -1))
     whitening = (vectors / np.sqrt(np.maximum(values, 1e-12 * values[-1]))) @ vectors.T
-    W = _rotation(y @ whitening, start) @ whitening
-    return Independent.of(y, W).improved(y)
+    first = (_rotation(y @ whitening, _nearest_rotation(W)) @ whitening for W in starts)
+    return max((Independent.of(y, W) for W in first), key=lambda one: one.score).improved(y)
 
 
-def rotation_of(W: Array) -> Array:
+def rotation_losses(fitted: Array, new: Array) -> Array:
+    """Return what the log-likelihood of new rows loses if two latents are rotated by 45 degrees, (N, pairs).
+
+    Pairs are in the order of `np.triu_indices`. The densities of the latents and of the rotated ones are fitted to
+    latents `fitted` (N', n). If a pair has the same distribution after any rotation, such as two Gaussian latents or
+    two of a multivariate t distribution, nothing is lost on new rows (N, n), on average. Of both, PAIR_ROWS are enough.
+    """
+    fitted, new = fitted[:PAIR_ROWS], new[:PAIR_ROWS]
+    own, pairs = LogSplines.fit(fitted).log_density(new), np.triu_indices(new.shape[1], 1)
+    losses = np.empty((len(new), len(pairs[0])))
+    for some in np.array_split(np.arange(len(pairs[0])), 1 + len(fitted) * len(pairs[0]) // PAIR_ENTRIES):
+        s, t = pairs[0][some], pairs[1][some]
+        turned, other = (np.hstack([z[:, s] + z[:, t], z[:, s] - z[:, t]]) / np.sqrt(2) for z in (fitted, new))
+        both = LogSplines.fit(turned).log_density(other)
+        losses[:, some] = own[:, s] + own[:, t] - both[:, : len(s)] - both[:, len(s) :]
+    return losses
+
+
+def _nearest_rotation(W: Array) -> Array:
     """Return the rotation nearest to W (n, n)."""
     U, _, Vt = np.linalg.svd(W)
     return U @ Vt
@@ -96,7 +124,7 @@ def _ascended(model: Independent, y: Array, blur: float) -> Array:
             if gain > 0:
                 break
             step = step / 3
-        if gain < 1e-7:
+        if gain < LEAST_GAIN / 10:
             break
         W, z, slopes, score = factor @ W, moved, new_slopes, float(new_values.sum(1).mean())
     return W

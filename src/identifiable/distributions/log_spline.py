@@ -11,14 +11,14 @@ a jump. In v, power tails are straight lines, and the resolution is finest aroun
 beyond the largest with probability 1 / (N + 1): each side has this mass, in a Pareto tail.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 from scipy.interpolate import BSpline
 from scipy.ndimage import gaussian_filter1d
 
-from identifiable.arrays import Array
+from identifiable.arrays import Array, IntArray
 
 BINS = 256
 KNOTS = 32  # intervals between knots
@@ -84,10 +84,15 @@ class LogSplines:
         tails = (PARETO - 1) * np.maximum(excess, 1e-6 * scale)
         return cls(centre, scale, lower, upper, values, tails, outside, penalties, freedom)
 
+    def of_columns(self, order: IntArray) -> "LogSplines":
+        """Return the densities of some columns, in this order."""
+        columns = {name: value[order] for name, value in vars(self).items() if np.ndim(value) and name != "tails"}
+        return replace(self, **columns, tails=self.tails[:, order])
+
     def log_density(self, z: Array) -> Array:
         """Return log p of every entry of z (N, n)."""
         v = np.arcsinh((z - self.centre) / self.scale)
-        found = _interpolated(self.values, v, self.lower, self.upper)
+        found = _interpolated(self.values, *_places(v, self.lower, self.upper, self.values.shape[1]))
         for side, beyond in enumerate((v < self.lower, v > self.upper)):
             row, j = np.nonzero(beyond)
             if len(row):
@@ -142,9 +147,8 @@ class BlurredDensities:
     def evaluate(self, z: Array) -> tuple[Array, Array]:
         """Return log q and d log q / dz of every entry of z (N, n)."""
         v = np.arcsinh((z - self.of.centre) / self.of.scale)
-        return _interpolated(self.values, v, self.lower, self.upper), _interpolated(
-            self.slopes, v, self.lower, self.upper
-        )
+        place = _places(v, self.lower, self.upper, self.values.shape[1])
+        return _interpolated(self.values, *place), _interpolated(self.slopes, *place)
 
 
 def _units(z: Array) -> tuple[Array, Array]:
@@ -154,14 +158,21 @@ def _units(z: Array) -> tuple[Array, Array]:
     return centre, np.maximum((high - low) / 1.35, np.maximum(LEAST_SCALE * sd, 1e-300))
 
 
-def _interpolated(table: Array, v: Array, lower: Array, upper: Array) -> Array:
-    """Return entries of the table (n, M), linear between equidistant values of v (N, n) and constant beyond."""
-    last = table.shape[1] - 1
-    place = np.clip((v - lower) * (last / (upper - lower)), 0, last)
-    k = np.minimum(place.astype(np.int64), last - 1)
-    flat, first = table.ravel(), k + (last + 1) * np.arange(len(table))
-    left = flat[first]
-    return np.asarray(left + (place - k) * (flat[first + 1] - left))
+def _places(v: Array, lower: Array, upper: Array, size: int) -> tuple[IntArray, Array]:
+    """Find v (N, n) among `size` equidistant values: the entry below, and the share of the way to the next.
+
+    Entries are those of a table (n, size) as one row. Beyond an end, v counts as the end.
+    """
+    place = np.clip((v - lower) * ((size - 1) / (upper - lower)), 0, size - 1)
+    k = np.minimum(place.astype(np.int64), size - 2)
+    return k + size * np.arange(v.shape[1]), place - k
+
+
+def _interpolated(table: Array, below: IntArray, share: Array) -> Array:
+    """Return entries of the table (n, M), linear between its columns."""
+    entries = table.ravel()
+    left = entries[below]
+    return np.asarray(left + share * (entries[below + 1] - left))
 
 
 @cache

@@ -196,9 +196,9 @@ class LatentModel(ParameterChecks, ClassNamePrefixFeaturesOutMixin, TransformerM
         kept = {k: v for k, v in sorted(own.items()) if k not in ("device", "verbose", "checkpoint", "random_state")}
         return f"{type(self).__name__} {kept!r}"
 
-    def _certified(self, found: Certificate, *fit: Check) -> Certificate:
+    def _certified(self, found: Certificate, *fit: Check, agreement: Check | None = None) -> Certificate:
         """Return the certificate of the learnt distribution, or none where restarts disagree or the model misfits."""
-        first = (*fit, self.stability_.check)
+        first = (*fit, self.stability_.check if agreement is None else agreement)
         checks, verdicts = (*first, *found.checks), {check.verdict for check in first}
         if verdicts == {"holds"}:
             return replace(found, checks=checks)

@@ -41,7 +41,7 @@ class Method:
 BASELINES = {
     "raw x": Method("RawData"),
     "PCA": Method("PrincipalComponents"),
-    "FastICA": Method("IndependentComponents"),
+    "FastICA": Method("IndependentComponents"),  # the old name of `FastICABaseline`, which finished runs have
     "SparseUnmixing": Method("SparseUnmixing"),
 }
 MOMENTS = Method("PrincipalComponents", before=Method("ColourMoments"))

@@ -14,6 +14,10 @@ Non-Gaussian: for a density :math:`\hat p` from the first half, the split likeli
 the latent is Gaussian. So has the average over both directions, and :math:`P(e \ge n / \alpha) \le \alpha / n` for any
 number of rows (Wasserman, Ramdas & Balakrishnan 2020). A Gaussian distribution can never be shown.
 
+Separated: the loss of log-likelihood if a pair of latents is rotated by 45 degrees, on rows that neither density saw.
+Its mean over its standard error is standard normal, or lower, if every rotation of the pair has the same distribution.
+That is so for Gaussian latents, and for dependent ones of an elliptical distribution. The level is shared by all pairs.
+
 Independent: rank correlations of :math:`|z_s|` with :math:`|z_t|` and with :math:`z_t`. Independence holds if none
 differs from zero and gross ones are excluded. It fails if one beyond a stated size is shown. Dependent latents, such as
 those of a multivariate t distribution, can be reproducible, and mean nothing.
@@ -27,6 +31,7 @@ from scipy.stats import norm, rankdata
 from identifiable.arrays import Array
 from identifiable.theory.certificate import Blocks, Certificate, Check, Level, Verdict, named
 from identifiable.theory.independence import Correlations, correlations_of
+from identifiable.theory.partitions import blocks_of, linked
 from identifiable.theory.thresholds import THRESHOLDS
 
 THEOREM = "Comon 1994, Theorem 11"
@@ -38,8 +43,8 @@ _UP_TO_ORDER = (
     "Gaussian"
 )
 _BLOCK = (
-    "the latents shown to be non-Gaussian are recovered up to order, sign, scale and shift; the others form one block, "
-    "of which the span is recovered"
+    "groups of latents are recovered; within a group, latents were not shown to be non-Gaussian, or not shown to be "
+    "separated"
 )
 
 
@@ -77,29 +82,28 @@ def rank_correlations(parts: Sequence[Array]) -> Correlations:
     return Correlations(values, np.array([float(len(joined))]), np.vstack([np.c_[s, t], np.c_[s, t][upper]]))
 
 
-def certify_independent(log_ratios: Array, dependence: Correlations) -> Certificate:
+def certify_independent(log_ratios: Array, separation: Array, dependence: Correlations) -> Certificate:
     """Say what is identified from tests of latents on rows that their map was not fitted to.
 
     Parameters
     ----------
     log_ratios : (n,) log e, the split likelihood ratio of each latent against a Gaussian.
+    separation : (n, n) loss of likelihood if two latents are rotated by 45 degrees, in standard errors.
     dependence : `rank_correlations` of the latents.
 
     Examples
     --------
     >>> independent = Correlations(np.zeros((1, 9)), np.array([2000.0]), np.zeros((9, 2), dtype=int))
-    >>> print(certify_independent(np.array([90.0, 40.0, -3.0]), independent).level)
+    >>> print(certify_independent(np.array([90.0, 40.0, -3.0]), np.full((3, 3), 9.0), independent).level)
     PS
-    >>> certify_independent(np.array([90.0, 1.0, -3.0]), independent).blocks
+    >>> certify_independent(np.array([90.0, 1.0, -3.0]), np.full((3, 3), 9.0), independent).blocks
     ((0,), (1, 2))
     """
     n = len(log_ratios)
-    shown = log_ratios >= _threshold(n)
     independent = check_dependence(dependence)
-    gaussian = _check_gaussian(log_ratios, float(dependence.counts.sum()))
-    blocks: Blocks = tuple((int(i),) for i in np.flatnonzero(shown))
-    if not shown.all():
-        blocks = tuple(sorted((*blocks, tuple(np.flatnonzero(~shown).tolist()))))
+    rows = float(dependence.counts.sum())
+    gaussian, separated = _check_gaussian(log_ratios, rows), _check_separation(separation, rows)
+    blocks = blocks_of_tests(log_ratios, separation)
     level = Level.NONE
     if independent.verdict == "holds":
         level = Level.PS if len(blocks) == n else Level.AT if len(blocks) == 1 else Level.BLOCKS
@@ -108,7 +112,7 @@ def certify_independent(log_ratios: Array, dependence: Correlations) -> Certific
         level=level,
         if_undecided_hold=Level.NONE if independent.verdict == "fails" else Level.PS,
         theorem=THEOREM if level else "",
-        checks=(independent, gaussian),
+        checks=(independent, gaussian, separated),
         blocks=groups,
         pure=groups,
         shift=np.zeros(n) if level else None,
@@ -118,6 +122,19 @@ def certify_independent(log_ratios: Array, dependence: Correlations) -> Certific
         error_level=THRESHOLDS.error_level,
         premises=(PREMISE,) if level else (),
     )
+
+
+def blocks_of_tests(log_ratios: Array, separation: Array) -> Blocks:
+    """Return the latents as blocks: those not shown to be non-Gaussian are one, and pairs not shown to be separated.
+
+    Examples
+    --------
+    >>> blocks_of_tests(np.array([90.0, 1.0, 40.0, -3.0]), np.full((4, 4), 9.0))
+    ((0,), (1, 3), (2,))
+    """
+    n = len(log_ratios)
+    hidden = log_ratios < _threshold(n)
+    return blocks_of(linked(np.outer(hidden, hidden) | (separation < _least_separation(n)) & ~np.eye(n, dtype=bool)))
 
 
 def check_dependence(found: Correlations) -> Check:
@@ -147,6 +164,32 @@ def _threshold(n: int) -> float:
     return float(np.log(n / THRESHOLDS.error_level))
 
 
+def _least_separation(n: int) -> float:
+    return float(norm.isf(THRESHOLDS.error_level / max(n * (n - 1) // 2, 1)))
+
+
+def _check_separation(separation: Array, rows: float) -> Check:
+    name, statement = "separation", "rotating two latents changes their joint distribution"
+    n, threshold = len(separation), _least_separation(len(separation))
+    if n == 1:
+        return Check(name, statement, None, None, "holds", "There is one latent only.")
+    above = np.triu_indices(n, 1)
+    s, t = (int(index[separation[above].argmin()]) for index in above)
+    least = float(separation[s, t])
+    if least >= threshold:
+        sentence = (
+            f"On new rows, rotating any two latents by 45 degrees lowers the likelihood, by {least:.2g} standard "
+            f"errors or more; {threshold:.2g} would do."
+        )
+        return Check(name, statement, least, threshold, "holds", sentence)
+    sentence = (
+        f"On new rows, rotating latents {s} and {t} by 45 degrees lowers the likelihood by {least:.2g} standard "
+        f"errors; {threshold:.2g} would show that they are separated."
+    )
+    remedy = _more_rows((threshold / least) ** 2 * rows, rows) if least > threshold / np.sqrt(MOST_ROWS) else ""
+    return Check(name, statement, least, threshold, "inconclusive", sentence, remedy)
+
+
 def _check_gaussian(log_ratios: Array, rows: float) -> Check:
     name, statement = "non-Gaussian", "at most one latent is Gaussian"
     n, threshold = len(log_ratios), _threshold(len(log_ratios))
@@ -172,4 +215,8 @@ def _remedy(gain: float, threshold: float, rows: float) -> str:
     needed = rows * (threshold + DENSITY_COST) / max(gain + DENSITY_COST, 1e-9)
     if gain <= 0 or needed > MOST_ROWS * rows:
         return "If a block is Gaussian, no number of rows separates its latents."
+    return _more_rows(needed, rows)
+
+
+def _more_rows(needed: float, rows: float) -> str:
     return f"About {float(f'{1.2 * needed:.2g}'):.0f} rows instead of {rows:.0f} would show it."
