@@ -23,7 +23,7 @@ from identifiable.algorithms.inactivity import (
 from identifiable.algorithms.pattern_model import Model, Rows, em, settle
 from identifiable.arrays import Array
 
-MOST_LATENTS = 30  # the cost grows as patterns n³; beyond this the start is returned
+MOST_LATENTS = 30  # the cost grows as patterns n³; beyond this `noisy_many.py` is for them
 LEAST_ROWS = 20  # rows per latent; with fewer the start is returned
 SEARCH_ROWS = 5000  # rows in all but the last steps
 MOST_PATTERNS = 250  # patterns at the start
@@ -126,7 +126,7 @@ def _first_model(spikes: Spikes, shape: Array, floor: float, rng: np.random.Gene
     )
 
 
-def _unchanged(rows: Array, noise: float = 0.0) -> Refined:
+def unchanged(rows: Array, noise: float = 0.0) -> Refined:
     """Return the start (n, n + 1) as it is, with one pattern in which all latents are active."""
     n = len(rows)
     none = np.zeros(n, dtype=bool)
@@ -179,11 +179,11 @@ def refine_under_noise(y: Array, rows: Array, *, seed: int = 0) -> Refined:
     size = t.std(0)
     sane = LEAST_ROWS * n <= len(y) and n <= MOST_LATENTS and bool(np.isfinite(t).all()) and bool((size > 0).all())
     if not sane or np.linalg.cond(W / size) > 1e6:
-        return _unchanged(rows)
+        return unchanged(rows)
     try:
         return _refine(y, rows, t / size, W / size, rows[:, n] / size, np.random.default_rng(seed))
     except (np.linalg.LinAlgError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]  # few or exact rows
-        return _unchanged(rows)
+        return unchanged(rows)
 
 
 def _refine(y: Array, rows: Array, t: Array, W: Array, shift: Array, rng: np.random.Generator) -> Refined:
@@ -218,7 +218,7 @@ def _refine(y: Array, rows: Array, t: Array, W: Array, shift: Array, rng: np.ran
     if gain is not None:
         return _of_rows(model, t, W, shift, gain)
     # No model with one noise describes the rows; the columns still show which latents are inactive together.
-    return replace(_unchanged(rows, float(np.exp(model.log_noise))), blocks=blocks_of_posteriors(1 - spikes(t)[3], t))
+    return replace(unchanged(rows, float(np.exp(model.log_noise))), blocks=blocks_of_posteriors(1 - spikes(t)[3], t))
 
 
 def _search(search: Rows, first: Model, covariance: Array) -> tuple[Model, list[Model]]:

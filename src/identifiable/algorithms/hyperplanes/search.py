@@ -38,6 +38,8 @@ from identifiable.training.clock import require_time
 
 SMOOTH = (1.0, 0.7, 0.5, 0.3)  # widths ε of the descent where no latent is exactly inactive, in sd
 COARSE, FINE = (0.5, 0.286, 0.164, 0.093), (0.053, 0.031, 0.018, 0.01)  # widths ε of the descent, in sd
+MANY = 31  # latents from which noise is recognised before the first round
+NOISY_PEAK = 0.3  # mean share of the rows in the peaks at zero of a smooth start, from which latents are inactive
 REPAIRS = 6  # times that rows that are combinations may be replaced
 # Contrast of the start and τ of the descent: the first round has the first four, or eight of few latents, and so on.
 SCHEDULE = (
@@ -237,6 +239,25 @@ class HyperplaneSearch(Candidates):
             return starts >= 16 or max(map(len, blocks)) <= 3  # a large block may not have been split yet
         return False
 
+    def is_noisy(self) -> bool:
+        """Return whether many latents are often almost inactive, but none exactly: starts would find no hyperplane.
+
+        Exact data have exact hyperplanes where a smooth start has its clearest peaks at zero. With few latents, starts
+        are cheap, and are tried anyway.
+        """
+        if self.n < MANY or self.kept or self.blocks or self.unsplit:
+            return False
+        before = self.torch_rng.get_state()
+        start = torch.cat([self.contrast("tanh"), torch.zeros(self.n, 1)], 1)[None, None]
+        rows = descend(self.subsample(0), start, LogSize(), SMOOTH, 15)[0]
+        self.torch_rng.set_state(before)  # the rounds of exact data are the same with and without this test
+        self.contrasts.clear()
+        heights = peaks(self.data.single[None, :6000], rows[None])[0, 0]
+        if float(heights.mean()) < NOISY_PEAK:
+            return False
+        clearest = _as_rows(rows[0, heights.argsort(descending=True)[: max(16, self.n // 4)]])
+        return all(self.data.refine_plane(row) is None for row in clearest)
+
     def finish(self, max_rounds: int) -> Unmixing:
         """Search among neighbours, then in rounds of starts, until n rows are verified or more would not help."""
         number = 0
@@ -245,6 +266,8 @@ class HyperplaneSearch(Candidates):
             number = 1
         if not self.solved:
             self.search_neighbours()
+        if self.is_noisy():
+            return self.complete()
         for _ in range(REPAIRS):
             while not self.solved and number < max_rounds:
                 require_time()

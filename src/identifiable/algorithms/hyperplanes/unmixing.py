@@ -7,7 +7,8 @@ import torch
 
 from identifiable.algorithms.hyperplanes.planes import Unmixing
 from identifiable.algorithms.hyperplanes.search import find_hyperplanes
-from identifiable.algorithms.noisy import refine_under_noise
+from identifiable.algorithms.noisy import MOST_LATENTS, refine_under_noise
+from identifiable.algorithms.noisy_many import refine_many
 from identifiable.arrays import Array
 
 MOST_ROWS = 20_000  # rows the hyperplanes are searched on (100 per latent where that is more)
@@ -44,7 +45,7 @@ def refine(found: Unmixing, y: Array, seed: int) -> Unmixing:
     if found.verified:
         return found
     some = sample_rows(y, seed)
-    fitted = refine_under_noise(some, found.rows, seed=seed)
+    fitted = (refine_under_noise if y.shape[1] <= MOST_LATENTS else refine_many)(some, found.rows, seed=seed)
     found = replace(found, W=fitted.rows[:, :-1], b=fitted.rows[:, -1], noise=fitted.noise, blocks=fitted.blocks)
     return replace(found, inactive=fitted.inactive).normalised(some)
 
