@@ -50,6 +50,7 @@ class Refined:
     covariance : (n, n) of the latents while active.
     blocks : groups of latents that are inactive in the same rows, see `blocks_of_inactive`.
     inactive : (n,) whether it is established that the latent is inactive up to noise, see `inactive_up_to_noise`.
+    value : the criterion of models (`Model.value`) in nats per row of y.
     """
 
     rows: Array
@@ -60,6 +61,7 @@ class Refined:
     covariance: Array
     blocks: tuple[tuple[int, ...], ...]
     inactive: NDArray[np.bool_]
+    value: float = 0.0
 
 
 def spikes(t: Array, steps: int = 40) -> tuple[Array, Array, Array, Array]:
@@ -216,7 +218,8 @@ def _refine(y: Array, rows: Array, t: Array, W: Array, shift: Array, rng: np.ran
         gain = _gain(model, [*starts, first], held, search, MOST_NOISE * scale)
         model = replace(model, log_noise=first.log_noise)  # EM fits a large noise too closely to the rows
     if gain is not None:
-        return _of_rows(model, t, W, shift, gain)
+        value = model.value(everything) + float(np.linalg.slogdet(W)[1])
+        return replace(_of_rows(model, t, W, shift, gain), value=value)
     # No model with one noise describes the rows; the columns still show which latents are inactive together.
     return replace(unchanged(rows, float(np.exp(model.log_noise))), blocks=blocks_of_posteriors(1 - spikes(t)[3], t))
 
