@@ -302,7 +302,7 @@ def test_exact_latents_are_active_or_not():
 @pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
 @pytest.mark.parametrize("noise", [0.0, 0.05])
 def test_a_time_limit_stops_the_search(noise):
-    """A limit of the caller raises; a budget of its own keeps what is verified by then."""
+    """A limit of the caller raises; its own budget keeps what is verified by then."""
     _, x = features(60, 60, noise=noise)
     for limit in (0.0, 0.1):
         started = time.monotonic()

@@ -15,6 +15,7 @@ import numpy as np
 
 from identifiable.algorithms.noisy import spikes
 from identifiable.arrays import Array
+from identifiable.training.clock import require_time
 
 CELLS = np.sinh(np.linspace(-11.5, 11.5, 481)) * 1e-3  # edges in which rows are counted, in sd: fine at zero
 STEPS, SETTLED = 200, 1e-4  # of EM, and the change of a share that ends it
@@ -76,6 +77,7 @@ def activity_of(t: Array) -> Activity:
     variances = (size[:, None] * np.array([0.7, 1.5, 0.7])) ** 2
     model = Activity(width, share, np.full(means.shape, 1 / 3), means, np.maximum(variances, width[:, None] ** 2))
     for _ in range(STEPS):
+        require_time()
         spike, slabs = (np.moveaxis(part, 0, 1) for part in model._parts(np.repeat(centre[:, None], t.shape[1], 1)))
         of_rows = rows / (spike + slabs.sum(-1))
         of_spike, of_slabs = spike * of_rows, slabs * of_rows[..., None]

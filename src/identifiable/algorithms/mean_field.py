@@ -10,7 +10,7 @@ row of B:
 
 and B, c and s are the least squares of y on the posterior of z. An iteration takes O(N n²) operations, so this is for
 numbers of latents whose patterns of activity cannot be listed (`pattern_model.py`). Where few latents are active per
-row, or B is well conditioned, the approximation is close; the likelihood of held-out rows decides about the rest.
+row, or B is well conditioned, the approximation is close; the likelihood of held-out rows decides elsewhere.
 """
 
 from dataclasses import dataclass, replace

@@ -225,6 +225,10 @@ class HyperplaneSearch(Candidates):
                 if self.best_start is None or float(value) > self.best_start[0]:
                     self.best_start = float(value), _as_rows(whole)
 
+    def keep_contrast(self) -> None:
+        """Keep the rotation that is best by the contrast "tanh": a start without descent."""
+        self.keep_best_start(torch.cat([self.contrast("tanh"), torch.zeros(self.n, 1)], 1)[None])
+
     def add_smooth_starts(self, *kinds: str) -> None:
         """Consider minimisers of a coarse contrast too: they are better where no latent is exactly inactive."""
         if self.smooth is None or kinds != ("tanh",):
@@ -271,7 +275,7 @@ class HyperplaneSearch(Candidates):
             require_time()  # a limit of the caller stops everything
         self.in_time = False
         if self.best_start is None:
-            self.keep_best_start(torch.cat([self.contrast("tanh"), torch.zeros(self.n, 1)], 1)[None])
+            self.keep_contrast()
         return self.complete()
 
     def search(self, max_rounds: int) -> None:
@@ -284,6 +288,8 @@ class HyperplaneSearch(Candidates):
             self.search_neighbours()
         if self.n >= MANY and not (self.kept or self.blocks or self.unsplit):
             self.n_directions = count_sparse_directions(self.data.x, self.seed)
+            if self.n_directions:
+                self.keep_contrast()
             if self.n_directions or self.is_noisy():
                 return
         for _ in range(REPAIRS):
@@ -330,8 +336,6 @@ class HyperplaneSearch(Candidates):
         if len(rows) < self.n:
             if self.in_time and not self.n_directions:
                 self.add_smooth_starts("tanh", "cube", "skew", "random")
-            elif self.n_directions:
-                self.add_smooth_starts("tanh")
             return 2 * len(rows) >= self.n
         # A piecewise affine mixture has exact hyperplanes through some of its pieces. The coordinates of a smooth start
         # are then inactive far more often than those of the hyperplanes.

@@ -63,7 +63,7 @@ def refine(found: Unmixing, y: Array, seed: int, seconds: float | None = None) -
 
 
 def _refine(y: Array, rows: Array, seed: int) -> Refined:
-    """Fit noise; once more from what was found if a direction of y is as weak as the noise, and EM may be stuck."""
+    """Fit noise; again, from what was found, if a direction of y is as weak as the noise, and EM may be stuck."""
     if y.shape[1] > MOST_LATENTS:
         return refine_many(y, rows, seed=seed)
     fitted = refine_under_noise(y, rows, seed=seed)
