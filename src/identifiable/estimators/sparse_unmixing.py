@@ -268,9 +268,10 @@ class SparseUnmixing(AffineModel):
     def _given_own_value(self, X: FloatArray, read: Callable[[Activity, Array], Array], exact: Array) -> Array:
         """Return the values (N, n) of exact latents, replaced by what the densities of noisy latents give."""
         values = exact.copy()
-        if self.activity_ is not None:
+        activity = getattr(self, "activity_", None)  # older files have none: all latents then count as exact
+        if activity is not None:
             noisy = self.rest_scale_ >= EXACT
-            values[:, noisy] = read(self.activity_, self._latents(X)[:, noisy])
+            values[:, noisy] = read(activity, self._latents(X)[:, noisy])
         return values
 
     def score_samples(self, X: ArrayLike) -> Array:
