@@ -22,6 +22,7 @@ from torch import Tensor, nn
 import identifiable
 from identifiable import files
 from identifiable.agreement.stability import Stability
+from identifiable.algorithms.activity import Activity
 from identifiable.algorithms.coordinates import Coordinates
 from identifiable.algorithms.directions import Directions
 from identifiable.algorithms.hyperplanes import Excess, Spans
@@ -45,8 +46,19 @@ from identifiable.training import History
 _RESULTS: dict[str, Any] = {
     c.__name__: c
     for c in (
-        *(Auxiliary, ConditionalPrior, ConvNet, Coordinates, Correlations, Dense, Directions, Excess, Goodness),
-        *(GridNet, History, LogSplines, Masks, Mixture, Pixels, ResNet, SparsityBound, Spans, Stability, Candidate),
+        *(
+            Activity,
+            Auxiliary,
+            Candidate,
+            ConditionalPrior,
+            ConvNet,
+            Coordinates,
+            Correlations,
+            Dense,
+            Directions,
+            Excess,
+        ),
+        *(Goodness, GridNet, History, LogSplines, Masks, Mixture, Pixels, ResNet, Spans, SparsityBound, Stability),
         *(LatentReport, Units, UpSets),
     )
 }  # the small typed values an estimator may hold

@@ -1,5 +1,6 @@
 """Sparse unmixing against affine mixtures whose latents are known: exact, or it says so."""
 
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -8,7 +9,9 @@ import pytest
 from identifiable import Level, RecoveryWarning, SparseUnmixing
 from identifiable.agreement.stability import Stability
 from identifiable.data import make_pdgmm
+from identifiable.errors import OutOfTimeError
 from identifiable.metrics import mcc, r2
+from identifiable.training import time_limit
 
 
 def affine(rows=4000, seed=0, noise=0.0, columns=None, **options):
@@ -244,6 +247,72 @@ def test_only_inactive_latents_are_established():
     best = np.abs(np.corrcoef(z.T, model.transform(x).T)[:6, 6:]).argmax(0)
     assert sorted(best[model.established_]) == [0, 1, 2]
     assert (model.n_found_, model.blocks_) == (0, ())
+
+
+def features(n, d, rows=6000, noise=0.05, seed=0):
+    """Rare exponential features in d dimensions."""
+    rng = np.random.default_rng(seed)
+    z = rng.exponential(size=(rows, n)) * (rng.random((rows, n)) < 0.07)
+    x = z @ rng.normal(size=(n, d))
+    return z, x + noise * x.std() * rng.normal(size=x.shape)
+
+
+@pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
+def test_more_than_thirty_noisy_latents():
+    z, x = features(40, 100)
+    ones = np.c_[x, np.ones(len(x))]
+    best = mcc(z, ones @ np.linalg.lstsq(ones, z, rcond=None)[0])
+    model = SparseUnmixing(40, random_state=0).fit(x)
+    assert mcc(z, model.transform(x)) > best - 0.002
+    assert (model.n_found_, model.overcomplete_) == (0, 0)
+    assert model.established_.mean() > 0.9
+    assert mcc(z, model.posterior_mean(x)) > mcc(z, model.transform(x))
+
+
+def test_more_latents_than_dimensions_are_counted():
+    _, x = features(80, 40, rows=8000)
+    with pytest.warns(RecoveryWarning, match="more latents than dimensions"):
+        model = SparseUnmixing(random_state=0).fit(x)
+    assert 40 < model.overcomplete_ <= 80
+    assert (model.n_found_, model.certificate_.level) == (0, Level.NONE)
+
+
+@pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
+@pytest.mark.parametrize("noise", [0.01, 0.1])
+def test_probabilities_of_activity_are_calibrated(noise):
+    sample, x = affine(rows=10_000, n=4, k=1, noise=noise)
+    active = sample.source.latents.masks.numpy()[sample.component] > 0
+    model = SparseUnmixing(random_state=0).fit(x)
+    z = model.transform(x)
+    order = np.abs(np.corrcoef(sample.z.T, z.T)[:4, 4:]).argmax(1)
+    p = model.active_probability(x)[:, order]
+    bins = np.digitize(p, [0.2, 0.4, 0.6, 0.8])
+    gaps = [abs(active[bins == b].mean() - p[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)]
+    assert sum(gaps) < 0.05
+    assert r2(sample.z, model.posterior_mean(x)) > r2(sample.z, z)
+
+
+def test_exact_latents_are_active_or_not():
+    _, x = affine(n=4, delta=2)
+    model = SparseUnmixing(random_state=0).fit(x)
+    np.testing.assert_array_equal(model.active_probability(x), model.active(x))
+    np.testing.assert_array_equal(model.posterior_mean(x), np.where(model.active(x), model.transform(x), 0))
+
+
+@pytest.mark.filterwarnings("ignore::identifiable.RecoveryWarning")
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_a_time_limit_stops_the_search(noise):
+    """A limit of the caller raises; its own budget keeps what is verified by then."""
+    _, x = features(60, 60, noise=noise)
+    for limit in (0.0, 0.1):
+        started = time.monotonic()
+        with pytest.raises(OutOfTimeError), time_limit(limit):
+            SparseUnmixing(random_state=0).fit(x)
+        assert time.monotonic() - started < 3
+    with pytest.warns(RecoveryWarning, match="seconds=0.01"):
+        model = SparseUnmixing(seconds=0.01, random_state=0).fit(x)
+    assert model.n_found_ < 60
+    assert np.isfinite(model.transform(x)).all()
 
 
 def test_density_is_that_of_the_samples():

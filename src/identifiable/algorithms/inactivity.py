@@ -4,6 +4,7 @@ Under noise no latent is exactly inactive. A pattern model (`pattern_model.py`) 
 keep what is only fitted to chance out of them. `LEVEL` is the probability of one error or more among all latents.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 
@@ -17,7 +18,13 @@ from identifiable.arrays import Array
 LEVEL = 0.05
 LEAST_SHARE = 0.04  # of the rows: as the smallest share that an exact hyperplane holds
 LEAST_TOGETHER = 0.02  # the same for two latents that are inactive together: agreement shows what neither shows alone
-FAR = (1.0, 3.0, 9.0)  # half-width of the outer cells in the test for a spike, in standard deviations of the noise
+FAR = (
+    1.0,
+    3.0,
+    9.0,
+    27.0,
+    81.0,
+)  # half-width of the outer cells in the test for a spike, in sd of the noise
 LEAST_ROWS = 5  # in a cell
 
 
@@ -130,33 +137,60 @@ def inactive_up_to_noise(read: Readout, blocks: tuple[tuple[int, ...], ...]) -> 
 
         T = 2 log P(A) + Σ_± log P(B) - 2 log P((A + B) / 2) <= 0.
 
-    A latent of a block is tested with its block, in cubes along the axes. The axes were chosen on the same rows, out of
+    Each of the two sides gives such an inequality alone, T = log P(A) + log P(B) - 2 log P((A + B) / 2): a latent that
+    is never negative shows its spike on the other side. A latent of a block is tested with its block, in cubes along
+    the axes. The axes were chosen on the same rows, out of
     about (1/e)^(m (n - m)) that differ by noise of standard deviation e, for m latents; the level is divided by this.
     """
-    n = read.z.shape[1]
+
+    def moments(group: list[int]) -> tuple[float, Array, Array]:
+        share, mean, covariance = read.moments(np.all(~read.patterns[:, group], axis=1))
+        return share, mean[group], covariance[np.ix_(group, group)]
+
+    return _established(read.z, blocks, moments)
+
+
+def inactive_by_posteriors(r: Array, z: Array, blocks: tuple[tuple[int, ...], ...]) -> NDArray[np.bool_]:
+    """Return the same as `inactive_up_to_noise`, given the posterior r (N, n) of each latent of z being inactive."""
+
+    def moments(group: list[int]) -> tuple[float, Array, Array]:
+        weights = r[:, group].prod(1)
+        own, share = z[:, group], float(weights.mean())
+        weights = weights / max(weights.sum(), 1e-12)
+        mean = weights @ own
+        return share, mean, ((own - mean) * weights[:, None]).T @ (own - mean)
+
+    return _established(z, blocks, moments)
+
+
+def _established(
+    z: Array, blocks: tuple[tuple[int, ...], ...], moments: Callable[[list[int]], tuple[float, Array, Array]]
+) -> NDArray[np.bool_]:
+    """Test every latent of z (N, n); `moments` of a group are its share, mean and covariance while it is inactive."""
+    n = z.shape[1]
     found = np.zeros(n, dtype=bool)
     groups = [*blocks, *((i,) for i in range(n) if i not in chain(*blocks))]
     for group in map(list, groups):
-        share, mean, covariance = read.moments(np.all(~read.patterns[:, group], axis=1))
-        noise = covariance[np.ix_(group, group)]
+        share, mean, noise = moments(group)
         if share < LEAST_SHARE:
             continue
         values, vectors = np.linalg.eigh(noise)
-        u = (read.z[:, group] - mean[group]) @ vectors / np.sqrt(np.maximum(values, 1e-12))
+        u = (z[:, group] - mean) @ vectors / np.sqrt(np.maximum(values, 1e-12))
         directions = max(0.0, -0.5 * float(np.log(values.mean()))) * len(group) * (n - len(group))
-        score = max(_spike_score(u, far) for far in FAR)
-        found[group] = score > np.sqrt(2 * (np.log(len(FAR) * len(groups) / LEVEL) + directions))
+        sides = ((1, -1), (1,), (-1,)) if len(group) == 1 else ((1, -1),)
+        score = max(_spike_score(u, far, signs) for far in FAR for signs in sides)
+        found[group] = score > np.sqrt(2 * (np.log(len(FAR) * len(sides) * len(groups) / LEVEL) + directions))
     return found
 
 
-def _spike_score(u: Array, far: float) -> float:
-    """Return T over its standard error for rows u (N, m) in units of the noise, and R = far."""
+def _spike_score(u: Array, far: float, sides: tuple[int, ...]) -> float:
+    """Return T over its standard error for rows u (N, m) in units of the noise, R = far, and the sides of zero."""
     m, near = u.shape[1], (1 + far) / 2
 
     def count(place: Array, half: float) -> float:
         return float((np.abs(u - place) < half).all(1).sum())
 
-    rays = (2 + near) * np.r_[np.eye(m), -np.eye(m)]
+    rays = (2 + near) * np.concatenate([side * np.eye(m) for side in sides])
     centre = count(np.zeros(m), 1.0)
     beside, outer = (np.array([count(k * ray, half) for ray in rays]) for k, half in ((1, near), (2, far)))
     if min(centre, beside.min(), outer.min()) < LEAST_ROWS:

@@ -23,7 +23,7 @@ from identifiable.algorithms.inactivity import (
 from identifiable.algorithms.pattern_model import Model, Rows, em, settle
 from identifiable.arrays import Array
 
-MOST_LATENTS = 30  # the cost grows as patterns n³; beyond this the start is returned
+MOST_LATENTS = 30  # the cost grows as patterns n³; beyond this `noisy_many.py` is for them
 LEAST_ROWS = 20  # rows per latent; with fewer the start is returned
 SEARCH_ROWS = 5000  # rows in all but the last steps
 MOST_PATTERNS = 250  # patterns at the start
@@ -50,6 +50,7 @@ class Refined:
     covariance : (n, n) of the latents while active.
     blocks : groups of latents that are inactive in the same rows, see `blocks_of_inactive`.
     inactive : (n,) whether it is established that the latent is inactive up to noise, see `inactive_up_to_noise`.
+    value : the criterion of models (`Model.value`) in nats per row of y.
     """
 
     rows: Array
@@ -60,6 +61,7 @@ class Refined:
     covariance: Array
     blocks: tuple[tuple[int, ...], ...]
     inactive: NDArray[np.bool_]
+    value: float = 0.0
 
 
 def spikes(t: Array, steps: int = 40) -> tuple[Array, Array, Array, Array]:
@@ -126,7 +128,7 @@ def _first_model(spikes: Spikes, shape: Array, floor: float, rng: np.random.Gene
     )
 
 
-def _unchanged(rows: Array, noise: float = 0.0) -> Refined:
+def unchanged(rows: Array, noise: float = 0.0) -> Refined:
     """Return the start (n, n + 1) as it is, with one pattern in which all latents are active."""
     n = len(rows)
     none = np.zeros(n, dtype=bool)
@@ -179,11 +181,11 @@ def refine_under_noise(y: Array, rows: Array, *, seed: int = 0) -> Refined:
     size = t.std(0)
     sane = LEAST_ROWS * n <= len(y) and n <= MOST_LATENTS and bool(np.isfinite(t).all()) and bool((size > 0).all())
     if not sane or np.linalg.cond(W / size) > 1e6:
-        return _unchanged(rows)
+        return unchanged(rows)
     try:
         return _refine(y, rows, t / size, W / size, rows[:, n] / size, np.random.default_rng(seed))
     except (np.linalg.LinAlgError, torch.linalg.LinAlgError):  # type: ignore[attr-defined]  # few or exact rows
-        return _unchanged(rows)
+        return unchanged(rows)
 
 
 def _refine(y: Array, rows: Array, t: Array, W: Array, shift: Array, rng: np.random.Generator) -> Refined:
@@ -216,9 +218,10 @@ def _refine(y: Array, rows: Array, t: Array, W: Array, shift: Array, rng: np.ran
         gain = _gain(model, [*starts, first], held, search, MOST_NOISE * scale)
         model = replace(model, log_noise=first.log_noise)  # EM fits a large noise too closely to the rows
     if gain is not None:
-        return _of_rows(model, t, W, shift, gain)
+        value = model.value(everything) + float(np.linalg.slogdet(W)[1])
+        return replace(_of_rows(model, t, W, shift, gain), value=value)
     # No model with one noise describes the rows; the columns still show which latents are inactive together.
-    return replace(_unchanged(rows, float(np.exp(model.log_noise))), blocks=blocks_of_posteriors(1 - spikes(t)[3], t))
+    return replace(unchanged(rows, float(np.exp(model.log_noise))), blocks=blocks_of_posteriors(1 - spikes(t)[3], t))
 
 
 def _search(search: Rows, first: Model, covariance: Array) -> tuple[Model, list[Model]]:

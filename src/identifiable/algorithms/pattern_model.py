@@ -129,6 +129,7 @@ def maximise(model: Model, moments: tuple[Tensor, Tensor, Tensor], *, mix: bool,
         return mixing.reshape(n, n), origin, v[:n], v[n : n + n * n].view(n, n), v[-1]
 
     def loss(x: Array) -> tuple[float, Array]:
+        require_time()
         B, c, mu, root, log_noise = unpack(x)
         own, noise = (root @ root.T) * pairs, torch.exp(2 * log_noise) * model.noise_shape
         factor, failed = torch.linalg.cholesky_ex(B.T @ own @ B + noise)

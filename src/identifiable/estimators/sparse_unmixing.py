@@ -14,7 +14,7 @@ and on a nonlinear mixture, no latent is exactly inactive. The best of several s
 likelihood of a noisy model (`algorithms/noisy.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
@@ -24,6 +24,7 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from identifiable.algorithms.activity import EXACT, Activity, activity_of
 from identifiable.algorithms.coordinates import Coordinates, one_thread
 from identifiable.algorithms.hyperplanes import (
     Excess,
@@ -45,6 +46,7 @@ from identifiable.theory.certificate import named
 from identifiable.theory.hyperplanes import SparsityBound, certify_hyperplanes, check_density, sparsity_bound
 
 MOST_COMPONENTS = 500  # patterns of activity that become components of the mixture
+MOST_ROWS = 20_000  # rows that fit the densities of noisy latents
 SMOOTHING = 0.01  # standard deviation of the spike in the density, in units of a latent's own
 
 
@@ -67,9 +69,13 @@ class SparseUnmixing(AffineModel):
     n_restarts : int, default=1. Independent searches, compared by `stability_`. One suffices if all rows are verified.
     random_state, device, verbose : see :class:`LatentModel`. `fit` runs on the CPU; `fit_many` uses the device.
     max_rounds : int, default=8. Rounds of starts before the search gives up.
-    noisy : bool, default=True. Where no latent is exactly inactive, fit noise too (up to 30 latents; seconds for 10 of
-        them, half a minute for 20). The map is then the best linear predictor of the latents: the inverse of the
-        mixing, shrunk where noise covers the signal. False keeps the best start.
+    noisy : bool, default=True. Where no latent is exactly inactive, fit noise too: with the patterns of activity of up
+        to 30 latents (seconds for 10, half a minute for 20), one latent at a time for more (15 seconds for 128). The
+        map is then the best linear predictor of the latents: the inverse of the mixing, shrunk where noise covers the
+        signal. False keeps the best start.
+    seconds : float or None, default=None. Time budget for the search and the fit of noise, in seconds per data set.
+        Once it is spent, the best found so far is kept, with a `RecoveryWarning`; `n_found_` counts what is verified by
+        then. None disables the limit and makes the fit deterministic.
 
     Attributes
     ----------
@@ -81,6 +87,8 @@ class SparseUnmixing(AffineModel):
     established_ : (n,) bool, latents shown to be inactive in a share of the rows: exactly (the `n_found_` first), or,
         under noise, because more rows are at zero than any log-concave density has there, at a family-wise error level
         of 5 %. Gaussian, Laplace and uniform latents fail this test. Inactivity up to noise supports no `certificate_`.
+    overcomplete_ : int, number of distinct sparse directions where there are more than dimensions: a lower bound of the
+        number of latents, which no affine map can separate. 0 otherwise. Searched from 31 latents on.
     noise_ : standard deviation of the noise, in units of a column's; 0 if every latent is exactly inactive. The noise
         is isotropic in the principal coordinates, or has the same share of the variance in every direction.
     rest_scale_ : (n,) width of the spike at zero, in units of the latent's standard deviation.
@@ -93,6 +101,7 @@ class SparseUnmixing(AffineModel):
     mixture_ : `Mixture` of the latents, one component per pattern that has enough rows for its moments.
     certificate_ : `Certificate`: what is identified, given that the mixing is affine, and why. If all hyperplanes are
         verified and the rows on each span it, every latent is recovered (`identifiable.theory.hyperplanes`).
+    activity_ : `Activity`, the densities of noisy latents while inactive and while active; None if all are exact.
     blocks_ : groups of two or more latents that are always active together, and so only jointly identified. Under
         noise: almost always, with independent patterns rejected at a family-wise error level of 5 %.
     unused_ : latents beyond the rank of X.
@@ -119,6 +128,7 @@ class SparseUnmixing(AffineModel):
     _: KW_ONLY
     max_rounds: int = 8
     noisy: bool = True
+    seconds: float | None = None
 
     @property
     def _origin(self) -> Array:
@@ -128,8 +138,14 @@ class SparseUnmixing(AffineModel):
         """Find the map on X (N, d). y is ignored."""
         job = self._prepare(X)
         with one_thread():
-            self._finish(job, find_hyperplanes(job.sets, job.seeds, max_rounds=self.max_rounds))
+            found = find_hyperplanes(job.sets, job.seeds, max_rounds=self.max_rounds, seconds=self._search_seconds)
+            self._finish(job, found)
         return self
+
+    @property
+    def _search_seconds(self) -> float | None:
+        """Time of one restart's search; half of the budget is left for the fit of noise."""
+        return None if self.seconds is None else self.seconds / (2 if self.noisy else 1) / self.n_restarts
 
     def fit_many(self, sets: Sequence[ArrayLike]) -> list["SparseUnmixing"]:
         """Fit a copy of this estimator to each of many data sets, and return the copies in their order.
@@ -144,6 +160,7 @@ class SparseUnmixing(AffineModel):
                 [one for job in jobs for one in job.sets],
                 [seed for job in jobs for seed in job.seeds],
                 max_rounds=self.max_rounds,
+                seconds=self._search_seconds,
                 device=resolve_device(self.device),
             )
             for i, (model, job) in enumerate(zip(models, jobs, strict=True)):
@@ -155,6 +172,7 @@ class SparseUnmixing(AffineModel):
         self._check_common_parameters()
         self._require_integers(max_rounds=1)
         self._require_bools("noisy")
+        self._require_positive("seconds", optional=True)
         X = self._check_training_data(X)
         seed = self._seed()
         train, held = self._hold_out(len(X), seed)
@@ -166,24 +184,37 @@ class SparseUnmixing(AffineModel):
         """Keep the restart that agrees most with the others, and set the fitted attributes."""
         found = [one.of_scaled(job.coordinates.sd) for one in found]
         kept = found[self._compare_restarts(np.stack([one.latents(job.compared) for one in found]))]
-        kept = (refine(kept, job.y, job.seeds[0]) if self.noisy else kept).normalised(job.y)
-        self.noise_ = kept.noise
+        half = None if self.seconds is None else self.seconds / 2
+        kept = (refine(kept, job.y, job.seeds[0], half) if self.noisy else kept).normalised(job.y)
+        self.noise_, self.overcomplete_ = kept.noise, kept.directions
         self._set_map(kept.W, job.coordinates)
         self._set_origin(kept.b)
         self._set_activity(kept, job.X)
         self._set_guarantees(kept, job.y)
+        self._warn_of_recovery(kept)
+
+    def _warn_of_recovery(self, found: Unmixing) -> None:
+        """Warn where not every latent is verified, and say why."""
+        n = len(found.W)
         if self.excess_ is not None:
             warn_recovery(
-                f"SparseUnmixing: 0 of {job.coordinates.n} latents are verified. Each is exactly inactive in some "
+                f"SparseUnmixing: 0 of {n} latents are verified. Each is exactly inactive in some "
                 f"rows. But in other rows, {named('latent', self.excess_.latents)} are confined to fewer "
                 "dimensions: the data are no affine mixture of so few latents. Set n_latents higher, or use PDGMM."
             )
-        elif self.n_found_ < job.coordinates.n:
-            noisy = f"; {self.established_.sum()} are up to noise of {kept.noise:.2g}" if kept.noise else ""
+        elif self.overcomplete_:
             warn_recovery(
-                f"SparseUnmixing: {self.n_found_} of {job.coordinates.n} latents are exactly inactive in a share of "
+                f"SparseUnmixing: the rows have {n} dimensions, but at least {self.overcomplete_} distinct sparse "
+                "directions. There are more latents than dimensions, so no affine map separates them. Use a method for "
+                "overcomplete dictionaries, or observe more columns."
+            )
+        elif self.n_found_ < n:
+            noisy = f"; {self.established_.sum()} are up to noise of {found.noise:.2g}" if found.noise else ""
+            late = "" if found.in_time else f" The time (seconds={self.seconds}) was over before the fit ended."
+            warn_recovery(
+                f"SparseUnmixing: {self.n_found_} of {n} latents are exactly inactive in a share of "
                 f"the rows{noisy}. The others are the best of several starts. The data are noisy or no affine mixture, "
-                "or max_rounds is too small."
+                f"or max_rounds is too small.{late}"
             )
 
     @property
@@ -215,6 +246,33 @@ class SparseUnmixing(AffineModel):
     def active(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Return which latents are active in each row, (N, n): farther from zero than five widths of the spike."""
         return np.abs(np.asarray(self.transform(X))) > 5 * self.rest_scale_
+
+    def active_probability(self, X: ArrayLike) -> FloatArray:
+        """Return the probability that each latent is active in each row, (N, n), given the latent's own value.
+
+        It is 0 or 1 for exactly inactive latents, see `active`. Under noise, a latent is a spike at zero with the width
+        of its error, or a mixture of three Gaussians with this error (`identifiable.algorithms.activity`).
+        """
+        X = self._check_new_data(X)
+        return self._given_own_value(X, Activity.active_probability, self.active(X).astype(np.float64)).astype(X.dtype)
+
+    def posterior_mean(self, X: ArrayLike) -> FloatArray:
+        """Return the mean of each latent in each row, (N, n), given its own noisy value: zero where it is inactive.
+
+        It is closer to the latents than `transform`, which is affine. Units are those of `transform`.
+        """
+        X = self._check_new_data(X)
+        exact = np.where(self.active(X), self._latents(X), 0.0)
+        return self._given_own_value(X, Activity.posterior_mean, exact).astype(X.dtype)
+
+    def _given_own_value(self, X: FloatArray, read: Callable[[Activity, Array], Array], exact: Array) -> Array:
+        """Return the values (N, n) of exact latents, replaced by what the densities of noisy latents give."""
+        values = exact.copy()
+        activity = getattr(self, "activity_", None)  # older files have none: all latents then count as exact
+        if activity is not None:
+            noisy = self.rest_scale_ >= EXACT
+            values[:, noisy] = read(activity, self._latents(X)[:, noisy])
+        return values
 
     def score_samples(self, X: ArrayLike) -> Array:
         """Return the log-density of each row (N,), in nats, at a smoothing of .01.
@@ -263,6 +321,9 @@ class SparseUnmixing(AffineModel):
         self.masks_ = Masks(patterns, np.array([len(rows) for rows in members]) / len(X))
         self.mixture_, _ = pattern_mixture(z, patterns[:MOST_COMPONENTS], members[:MOST_COMPONENTS])
         self.blocks_ = found.blocks
+        noisy = self.rest_scale_ >= EXACT
+        some = z[:: max(1, len(z) // MOST_ROWS), noisy]
+        self.activity_: Activity | None = activity_of(some) if noisy.any() else None
         exact = np.arange(z.shape[1]) < found.verified
         self.established_ = exact if found.inactive is None else np.r_[found.inactive, exact[len(found.inactive) :]]
 

@@ -44,6 +44,8 @@ PREMISES = (
     "the latents that are active in a pattern have a joint density",
 )
 
+REGULAR = 1e-4  # smallest diagonal of a Cholesky factor, over the largest, from which it is accurate
+
 
 @dataclass(frozen=True)
 class SparsityBound:
@@ -135,6 +137,13 @@ def _conditional_deviation(t: Array, k: int) -> float:
         return 0.0
     covariance = np.cov(t.T, ddof=t.shape[1]).reshape(t.shape[1], -1)
     others = np.delete(np.arange(t.shape[1]), k)
+    last = np.r_[others, k]
+    try:
+        root = np.diag(np.linalg.cholesky(covariance[np.ix_(last, last)]))
+    except np.linalg.LinAlgError:  # others determine each other
+        root = np.zeros(1)
+    if root.min() > REGULAR * root.max():
+        return float(root[-1])
     along = covariance[k, others] @ np.linalg.pinv(covariance[np.ix_(others, others)], hermitian=True)
     return float(np.sqrt(max(covariance[k, k] - along @ covariance[others, k], 0.0)))
 

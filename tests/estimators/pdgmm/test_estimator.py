@@ -43,6 +43,7 @@ def test_activity_and_masks_are_the_true_ones(nonlinear):
     order = np.abs(np.corrcoef(new.z.T, model.transform(new.x).T)[:4, 4:]).argmax(1)
     truth = np.abs(new.z - latents.rest.numpy()) > 1e-9
     assert (model.active(new.x)[:, order] == truth).mean() > 0.95
+    assert np.abs(model.active_probability(new.x)[:, order] - truth).mean() < 0.05
     heavy = model.masks_.patterns[model.masks_.frequencies > 0.5 / len(latents.masks)][:, order]
     assert {tuple(m) for m in latents.masks.numpy()} == {tuple(m) for m in heavy}
     assert model.mixture_.weights.sum() == pytest.approx(1)

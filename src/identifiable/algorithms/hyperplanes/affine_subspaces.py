@@ -16,6 +16,7 @@ from torch import Tensor
 
 from identifiable.algorithms.hyperplanes.planes import FLOOR, LEAST_SHARE, Hyperplane, WhitenedData
 from identifiable.arrays import Array
+from identifiable.training.clock import require_time
 
 MOST_FUNCTIONALS = 14  # null spaces of more dimensions are not searched
 TRIED = 16  # null spaces to intersect with; the best one is kept
@@ -63,6 +64,7 @@ def neighbour_subspaces(data: WhitenedData, rng: np.random.Generator, most: int)
     subspaces: list[Array] = []
     free = np.ones(data.rows, dtype=bool)
     while len(subspaces) < most and free.sum() > close:
+        require_time()
         seeds = rng.permutation(np.flatnonzero(free))[:16]
         apart = lengths - 2 * single[seeds] @ single.T
         groups = torch.topk(apart, close, dim=1, largest=False).indices.numpy()
@@ -92,6 +94,7 @@ def code_subspaces(data: WhitenedData, kept: list[Hyperplane]) -> list[Subspace]
     group = group.ravel()
     subspaces = []
     for g in np.argsort(-counts)[: 12 * data.n]:
+        require_time()
         if counts[g] < data.n + 6:
             break
         null = data.null_space(np.flatnonzero(group == g))
@@ -115,6 +118,7 @@ def known_subspaces(nulls: list[Array], kept: list[Hyperplane]) -> list[Subspace
 def narrow(subspace: Subspace, subspaces: list[Subspace], rng: np.random.Generator) -> Subspace:
     """Intersect a null space with others while this removes known rows and keeps an unknown one."""
     for _ in range(2 * len(subspace.null)):
+        require_time()
         if subspace.null.shape[1] == 1:
             break
         best: Subspace | None = None
@@ -149,6 +153,7 @@ def sparse_directions(data: WhitenedData, null: Array, rng: torch.Generator) -> 
     v = torch.randn(STARTS, m, generator=rng)
     v = v / v.norm(dim=1, keepdim=True)
     for s in range(SWEEPS):
+        require_time()
         epsilon = max(0.01, 0.01 ** (s / (0.8 * SWEEPS)))
         v = torch.linalg.eigh(moments(1 / ((moments.x @ v.T) ** 2 + epsilon**2)))[1][:, :, 0].float()
     distinct: list[Array] = []

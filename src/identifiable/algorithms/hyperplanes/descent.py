@@ -156,6 +156,7 @@ def ica_start(x: Tensor, kind: str, rng: torch.Generator, iterations: int = 40) 
     if kind == "random":
         return W
     for _ in range(iterations):
+        require_time()
         t = x @ W.transpose(1, 2)
         if kind == "cube":
             u = (t**3).transpose(1, 2) @ x / x.shape[1] - 3 * W

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from identifiable.arrays import Array
+from identifiable.training.clock import require_time
 
 EXACT = 1e-4  # a spike narrower than this, in sd, is called exact
 FLOOR = 3e-6  # half-width of the narrowest band
@@ -54,6 +55,8 @@ class Unmixing:
         group is identified.
     noise : standard deviation of the noise in a column of y; 0 where none was fitted.
     inactive : (n,) coordinates that are zero up to noise in a share of the rows; None where none was fitted.
+    in_time : whether the search, and the fit of noise, ended before the time was over.
+    directions : number of sparse directions found if there are more than dimensions, else 0.
     """
 
     W: Array
@@ -62,6 +65,8 @@ class Unmixing:
     blocks: tuple[tuple[int, ...], ...]
     noise: float = 0.0
     inactive: NDArray[np.bool_] | None = None
+    in_time: bool = True
+    directions: int = 0
 
     @property
     def rows(self) -> Array:
@@ -105,6 +110,7 @@ class WhitenedData:
         normal, offset = row[: self.n] / norm, float(row[self.n] / norm)
         band, last, spread, first = self._sharpest_band(self.part @ normal + offset), -1, np.inf, 0.0
         for iteration in range(25):
+            require_time()
             samples = self.part[np.abs(self.part @ normal + offset) < band]
             if len(samples) < self.n + 10 or (iteration == 8 and spread > 0.5 * first):
                 return None

@@ -33,11 +33,15 @@ from identifiable.algorithms.hyperplanes.affine_subspaces import (
 from identifiable.algorithms.hyperplanes.candidates import SAME_REFINED, Candidates
 from identifiable.algorithms.hyperplanes.descent import LogSize, Pinball, descend, ica_start, orient
 from identifiable.algorithms.hyperplanes.planes import Unmixing, peaks, unit
+from identifiable.algorithms.overcomplete import count_sparse_directions
 from identifiable.arrays import Array
-from identifiable.training.clock import require_time
+from identifiable.errors import OutOfTimeError
+from identifiable.training.clock import require_time, time_limit
 
 SMOOTH = (1.0, 0.7, 0.5, 0.3)  # widths ε of the descent where no latent is exactly inactive, in sd
 COARSE, FINE = (0.5, 0.286, 0.164, 0.093), (0.053, 0.031, 0.018, 0.01)  # widths ε of the descent, in sd
+MANY = 31  # latents from which noise is recognised before the first round
+NOISY_PEAK = 0.3  # mean share of the rows in the peaks at zero of a smooth start, from which latents are inactive
 REPAIRS = 6  # times that rows that are combinations may be replaced
 # Contrast of the start and τ of the descent: the first round has the first four, or eight of few latents, and so on.
 SCHEDULE = (
@@ -78,6 +82,9 @@ class HyperplaneSearch(Candidates):
         self.best_start: tuple[float, Array] | None = None
         self.first: tuple[Tensor, Tensor] | None = None  # rows and starts of a first round that ran elsewhere,
         self.smooth: Tensor | None = None  # and its smooth start
+        self.seed = seed
+        self.n_directions = 0  # sparse directions, if there are more than dimensions
+        self.in_time = True
 
     # -- subspaces ------------------------------------------------------------------
 
@@ -218,6 +225,10 @@ class HyperplaneSearch(Candidates):
                 if self.best_start is None or float(value) > self.best_start[0]:
                     self.best_start = float(value), _as_rows(whole)
 
+    def keep_contrast(self) -> None:
+        """Keep the rotation that is best by the contrast "tanh": a start without descent."""
+        self.keep_best_start(torch.cat([self.contrast("tanh"), torch.zeros(self.n, 1)], 1)[None])
+
     def add_smooth_starts(self, *kinds: str) -> None:
         """Consider minimisers of a coarse contrast too: they are better where no latent is exactly inactive."""
         if self.smooth is None or kinds != ("tanh",):
@@ -237,14 +248,50 @@ class HyperplaneSearch(Candidates):
             return starts >= 16 or max(map(len, blocks)) <= 3  # a large block may not have been split yet
         return False
 
-    def finish(self, max_rounds: int) -> Unmixing:
-        """Search among neighbours, then in rounds of starts, until n rows are verified or more would not help."""
+    def is_noisy(self) -> bool:
+        """Return whether many latents are often almost inactive, but none exactly: starts would find no hyperplane.
+
+        Exact data have exact hyperplanes where a smooth start has its clearest peaks at zero. With few latents, starts
+        are cheap, and are tried anyway.
+        """
+        before = self.torch_rng.get_state()
+        start = torch.cat([self.contrast("tanh"), torch.zeros(self.n, 1)], 1)[None, None]
+        rows = descend(self.subsample(0), start, LogSize(), SMOOTH, 15)[0]
+        self.torch_rng.set_state(before)  # the rounds of exact data are the same with and without this test
+        self.contrasts.clear()
+        heights = peaks(self.data.single[None, :6000], rows[None])[0, 0]
+        if float(heights.mean()) < NOISY_PEAK:
+            return False
+        clearest = _as_rows(rows[0, heights.argsort(descending=True)[: max(16, self.n // 4)]])
+        return all(self.data.refine_plane(row) is None for row in clearest)
+
+    def finish(self, max_rounds: int, seconds: float | None = None) -> Unmixing:
+        """Search until n rows are verified, more would not help, or the seconds are over; return the best found."""
+        try:
+            with time_limit(np.inf if seconds is None else seconds):
+                self.search(max_rounds)
+                return self.complete()
+        except OutOfTimeError:
+            require_time()  # a limit of the caller stops everything
+        self.in_time = False
+        if self.best_start is None:
+            self.keep_contrast()
+        return self.complete()
+
+    def search(self, max_rounds: int) -> None:
+        """Search among neighbours, then in rounds of starts; recognise many latents without exact hyperplanes."""
         number = 0
         if self.first is not None:
             self.add_starts(*self.first)
             number = 1
         if not self.solved:
             self.search_neighbours()
+        if self.n >= MANY and not (self.kept or self.blocks or self.unsplit):
+            self.n_directions = count_sparse_directions(self.data.x, self.seed)
+            if self.n_directions:
+                self.keep_contrast()
+            if self.n_directions or self.is_noisy():
+                return
         for _ in range(REPAIRS):
             while not self.solved and number < max_rounds:
                 require_time()
@@ -256,7 +303,6 @@ class HyperplaneSearch(Candidates):
             if not self.replace_combinations(self.torch_rng):
                 break
             self.use_subspaces()
-        return self.complete()
 
     def complete(self) -> Unmixing:
         """Return n independent rows: the verified ones, then blocks, then rows of the best start."""
@@ -276,12 +322,20 @@ class HyperplaneSearch(Candidates):
                     if len(rows) < self.n and self._independent(rows, others[i], limit):
                         rows.append(others[i])
         found = np.array(rows)
-        return Unmixing(found[:, : self.n], found[:, self.n], verified, tuple(blocks))
+        return Unmixing(
+            found[:, : self.n],
+            found[:, self.n],
+            verified,
+            tuple(blocks),
+            in_time=self.in_time,
+            directions=self.n_directions,
+        )
 
     def _trusted(self, rows: list[Array]) -> bool:
         """Return whether verified rows are rows of the unmixing; consider smooth starts first."""
         if len(rows) < self.n:
-            self.add_smooth_starts("tanh", "cube", "skew", "random")
+            if self.in_time and not self.n_directions:
+                self.add_smooth_starts("tanh", "cube", "skew", "random")
             return 2 * len(rows) >= self.n
         # A piecewise affine mixture has exact hyperplanes through some of its pieces. The coordinates of a smooth start
         # are then inactive far more often than those of the hyperplanes.
@@ -299,12 +353,17 @@ class HyperplaneSearch(Candidates):
 
 @torch.inference_mode()  # the tensors are small: the bookkeeping of autograd would take a fifth of the time
 def find_hyperplanes(
-    sets: Sequence[Array], seeds: Sequence[int], *, max_rounds: int = 8, device: torch.device | None = None
+    sets: Sequence[Array],
+    seeds: Sequence[int],
+    *,
+    max_rounds: int = 8,
+    seconds: float | None = None,
+    device: torch.device | None = None,
 ) -> list[Unmixing]:
     """Find n independent hyperplanes that hold many of the rows, for each of many data sets of white rows (N, n).
 
-    On a GPU, the first starts of all data sets with one n descend in one batch; all other steps run set by set on the
-    CPU.
+    Each search ends after the `seconds` with the best found so far. On a GPU, the first starts of all data sets with
+    one n descend in one batch; all other steps run set by set on the CPU.
 
     Examples
     --------
@@ -322,7 +381,7 @@ def find_hyperplanes(
     if device is not None and device.type != "cpu":  # on a CPU, neighbours are faster and often suffice
         for n in sorted({search.n for search in searches}):
             _first_round([search for search in searches if search.n == n], device)
-    return [search.finish(max_rounds) for search in searches]
+    return [search.finish(max_rounds, seconds) for search in searches]
 
 
 @torch.inference_mode()

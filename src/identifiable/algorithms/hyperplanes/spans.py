@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.stats import poisson
 
 from identifiable.arrays import Array
+from identifiable.training.clock import require_time
 
 LEVEL = 0.05  # family-wise, over all coordinates
 BESIDE = 0.05  # half-width of the band, in standard deviations, in which the density beside zero is measured
@@ -75,6 +76,7 @@ def spans_of(t: Array, tolerance: Array, level: float = LEVEL) -> Spans:
     strays = poisson.isf(level / n, expected).astype(int)
     groups, rows = np.zeros((n, n), dtype=bool), np.zeros(n, dtype=int)
     for i in range(n):
+        require_time()
         on = t[size[:, i] <= tolerance[i]]
         rows[i] = len(on)
         if strays[i] > MOST_STRAYS:

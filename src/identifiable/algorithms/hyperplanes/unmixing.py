@@ -7,9 +7,13 @@ import torch
 
 from identifiable.algorithms.hyperplanes.planes import Unmixing
 from identifiable.algorithms.hyperplanes.search import find_hyperplanes
-from identifiable.algorithms.noisy import refine_under_noise
+from identifiable.algorithms.noisy import MOST_LATENTS, Refined, refine_under_noise
+from identifiable.algorithms.noisy_many import refine_many
 from identifiable.arrays import Array
+from identifiable.errors import OutOfTimeError
+from identifiable.training.clock import require_time, time_limit
 
+BURIED = 0.5  # noise from which a direction counts as weak, in standard deviations of its rows
 MOST_ROWS = 20_000  # rows the hyperplanes are searched on (100 per latent where that is more)
 
 
@@ -39,14 +43,35 @@ def unmix(y: Array, seed: int, *, noisy: bool = True, max_rounds: int = 8) -> Un
 
 
 @torch.inference_mode()
-def refine(found: Unmixing, y: Array, seed: int) -> Unmixing:
-    """Return the unmixing of noisy rows y (N, n), started at `found`; unchanged if a coordinate of it is verified."""
-    if found.verified:
+def refine(found: Unmixing, y: Array, seed: int, seconds: float | None = None) -> Unmixing:
+    """Return the unmixing of noisy rows y (N, n), started at `found`.
+
+    It is unchanged if a coordinate of it is verified, if there are more sparse directions than dimensions, or if the
+    seconds are over before the fit is.
+    """
+    if found.verified or found.directions:
         return found
     some = sample_rows(y, seed)
-    fitted = refine_under_noise(some, found.rows, seed=seed)
+    try:
+        with time_limit(np.inf if seconds is None else seconds):
+            fitted = _refine(some, found.rows, seed)
+    except OutOfTimeError:
+        require_time()  # a limit of the caller stops everything
+        return replace(found, in_time=False)
     found = replace(found, W=fitted.rows[:, :-1], b=fitted.rows[:, -1], noise=fitted.noise, blocks=fitted.blocks)
     return replace(found, inactive=fitted.inactive).normalised(some)
+
+
+def _refine(y: Array, rows: Array, seed: int) -> Refined:
+    """Fit noise; again, from what was found, if a direction of y is as weak as the noise, and EM may be stuck."""
+    if y.shape[1] > MOST_LATENTS:
+        return refine_many(y, rows, seed=seed)
+    fitted = refine_under_noise(y, rows, seed=seed)
+    if fitted.gain and fitted.noise > BURIED * y.std(0).min():
+        again = refine_under_noise(y, fitted.rows, seed=seed)
+        if again.gain and again.value > fitted.value:
+            return again
+    return fitted
 
 
 def sample_rows(y: Array, seed: int) -> Array:

@@ -274,6 +274,12 @@ class PDGMM(TrainedModel):
         """Return which latents are active in each row, (N, n): the mask of its most probable component."""
         return self._masks()[self._most_probable(self._check_new_data(X))]
 
+    def active_probability(self, X: ArrayLike) -> FloatArray:
+        """Return the probability that each latent is active in each row, (N, n): of all components in which it is."""
+        X = self._check_new_data(X)
+        shares = self._apply(lambda f, x: torch.softmax(f.prior.components(f.latents(x)), -1), self._inputs(X))[0]
+        return np.asarray(shares @ self._masks()).astype(X.dtype)
+
     @property
     def smoothing_(self) -> float:
         """Width e of the smoothed mixture, in standard deviations of an active latent."""
