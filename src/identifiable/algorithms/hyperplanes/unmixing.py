@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from identifiable.algorithms.hyperplanes.descent import ica_start
 from identifiable.algorithms.hyperplanes.planes import Unmixing
 from identifiable.algorithms.hyperplanes.search import find_hyperplanes
 from identifiable.algorithms.noisy import MOST_LATENTS, Refined, refine_under_noise
@@ -63,15 +64,23 @@ def refine(found: Unmixing, y: Array, seed: int, seconds: float | None = None) -
 
 
 def _refine(y: Array, rows: Array, seed: int) -> Refined:
-    """Fit noise; again, from what was found, if a direction of y is as weak as the noise, and EM may be stuck."""
+    """Fit noise; from a second start too if a direction of y is as weak as the noise. Then EM is easily stuck."""
     if y.shape[1] > MOST_LATENTS:
         return refine_many(y, rows, seed=seed)
     fitted = refine_under_noise(y, rows, seed=seed)
     if fitted.gain and fitted.noise > BURIED * y.std(0).min():
-        again = refine_under_noise(y, fitted.rows, seed=seed)
-        if again.gain and again.value > fitted.value:
-            return again
+        other = refine_under_noise(y, _rotation(y, seed), seed=seed)
+        if other.gain and other.value > fitted.value:
+            return other
     return fitted
+
+
+def _rotation(y: Array, seed: int) -> Array:
+    """Return the rows (n, n + 1) that whiten y (N, n) and maximise the kurtosis."""
+    mean, sd = y.mean(0), y.std(0)
+    white = torch.as_tensor((y - mean) / sd)[None]
+    W = ica_start(white, "cube", torch.Generator().manual_seed(seed))[0].numpy() / sd
+    return np.c_[W, -W @ mean]
 
 
 def sample_rows(y: Array, seed: int) -> Array:
