@@ -12,10 +12,12 @@ from identifiable.arrays import Array, Rows
 from identifiable.auto.task import MOST_ROWS, Task, Trial
 from identifiable.auto.verdict import rows_needed
 from identifiable.errors import DataError, FitFailedError, join_few
+from identifiable.training import seconds_left
 
 REFIT_SHARE = 0.8  # of its rows: what a trained model is given from another seed
-LINEAR_REFITS = 7  # of a selected linear model, from other seeds
-LINEAR_SPLITS = 3  # into halves of a selected linear model
+LINEAR_REFITS = 7  # of a selected linear model, from other seeds, if there is time
+LINEAR_SPLITS = 3  # into halves of a selected linear model, if there is time
+TIME_SHARE = 0.7  # of the time that is left, for these
 WORKERS_START = 10.0  # seconds of refits from which other processes, which take seconds to start, are worth it
 
 
@@ -45,17 +47,20 @@ class Confirmation:
 def confirm(task: Task, trial: Trial) -> Confirmation:
     """Refit the selected model, from other seeds and to two halves of the rows, several at the same time.
 
-    A linear model is quick. It is refitted several times, and the fit that agrees best with the others is kept: two
+    A linear model is quick. It is refitted several times, as time allows, and the fit that agrees best with the others is kept: two
     runs that do so agree more than two single fits. If a latent is not reproducible, it is fitted to quarters, too.
     """
     assert trial.fitted is not None
     rng, linear = np.random.default_rng(task.options.seed + 2), trial.candidate.linear
     pool = task.refits.train
+    all_refits = trial.candidate.seconds * (LINEAR_REFITS + 2 * LINEAR_SPLITS)
+    share = min(1.0, TIME_SHARE * seconds_left() / max(all_refits, 1e-9))  # of the refits of a linear model
     if linear:
-        others = [rng.permutation(pool)[:MOST_ROWS] for _ in range(LINEAR_REFITS)]
+        others = [rng.permutation(pool)[:MOST_ROWS] for _ in range(max(1, round(share * LINEAR_REFITS)))]
     else:
         others = [rng.permutation(pool)[: int(REFIT_SHARE * len(task.train))]]
-    pairs = [task.refits.split(task.train, k, rng) for k in range(LINEAR_SPLITS if linear else 1)]
+    splits = max(1, round(share * LINEAR_SPLITS)) if linear else 1
+    pairs = [task.refits.split(task.train, k, rng) for k in range(splits)]
     halves = [half for pair in pairs for half in pair]
     words = f"refitting {trial.candidate.name}: from other seeds, and to both halves of the rows"
     ended = _refit(task, trial, [*others, *halves], 1, words)

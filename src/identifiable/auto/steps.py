@@ -31,6 +31,7 @@ from identifiable.training import seconds_left, time_limit
 
 CONFIRMATIONS = 3  # fits of a selected trained model, after all were tried
 LINEAR_SHARE = 0.25  # of the time that is left, for each linear model
+MOST_NONLINEAR = 20  # latents up to which nonlinear models are tried; training takes hours for more
 LONGEST = 1.5  # turns that a fit may take after all
 SAMPLED = (0.01, 0.03)  # of the steps, to predict how long all of them would take
 CAUTION = 0.7  # of a turn: the first steps are not the slowest
@@ -383,6 +384,8 @@ def _trained(search: Search, families: list[Family]) -> tuple[list[Family], str]
     linear_tried = any(trial.fitted is not None for trial in search.trials.values())
     if linear is None and linear_tried:
         return [], "No nonlinear model was tried: no linear one, mixtures among them, explains more than a Gaussian."
+    if n > MOST_NONLINEAR:
+        return [], f"No nonlinear model was tried: {n} latents are more than {MOST_NONLINEAR}. Name one to try it."
     if n == width:
         return [f for f in families if not f.wide], ""
     if search.count.by_gap:

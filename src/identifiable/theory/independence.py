@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.stats import chi2, ncx2, norm
+from scipy.stats import chi2, norm
 
 from identifiable.arrays import Array, BoolArray, IntArray
 from identifiable.theory.certificate import Check, Verdict
@@ -99,7 +99,7 @@ class Correlations:
     def shown(self, size: float) -> BoolArray:
         """Return for which pairs (P,) a correlation beyond this size is shown, over all rows or in a group."""
         z, level = self.standardised, THRESHOLDS.error_level / self.values.shape[1] / 2
-        overall = ncx2.sf((z**2).sum(0), len(z), self.counts.sum() * size**2) <= level
+        overall = norm.sf(_deviate((z**2).sum(0), len(z), self.counts.sum() * size**2)) <= level
         single = np.abs(z) - np.arctanh(size) * np.sqrt(self.counts)[:, None] >= norm.isf(level / len(z) / 2)
         return np.asarray(overall | single.any(0))
 
@@ -221,7 +221,23 @@ def _freedom(groups: int) -> int:
 
 
 def _excluded(sums: Array, groups: int, total: float, size: float) -> BoolArray:
-    return np.asarray(ncx2.cdf(sums, _freedom(groups), total * size**2) <= THRESHOLDS.error_level)
+    return np.asarray(norm.cdf(_deviate(sums, _freedom(groups), total * size**2)) <= THRESHOLDS.error_level)
+
+
+def _deviate(x: Array, df: int, noncentrality: float) -> Array:
+    """Return a standard normal deviate of noncentral chi-squared values, by Sankaran (1963).
+
+    SciPy's distribution function overflows for large values.
+
+    >>> x = np.array([0.5, 4.0, 30.0])
+    >>> bool(np.abs(norm.sf(_deviate(x, 3, 6.0)) - [0.99465, 0.82068, 0.0029]).max() < 0.002)
+    True
+    """
+    a, b, c = df + noncentrality, df + 2 * noncentrality, df + 3 * noncentrality
+    h, p = 1 - 2 * a * c / (3 * b**2), b / a**2
+    m = (h - 1) * (1 - 3 * h)
+    centre = 1 + h * p * (h - 1 - (2 - h) * m * p / 2)
+    return np.asarray(((x / a) ** h - centre) / (h * np.sqrt(2 * p) * (1 + m * p / 2)))
 
 
 def _remedy(rms: float, groups: int, total: float, pairs: int, size: float) -> str:
