@@ -320,7 +320,7 @@ def main() -> None:
     options = parse(parser)
     kinds = GRID if options.grid else options.kinds
     frame = run_jobs(fit, [(kind, seed, options.seconds) for kind in kinds for seed in options.seeds], options)
-    frame = frame.assign(source=frame["kind"].str.split().str[0], right=frame["wrong"] == "")
+    frame = frame.assign(source=frame["kind"].str.split().str[:2].str.join(" "), right=frame["wrong"] == "")
     groups = frame.groupby("source", sort=False)
     numbers = groups[["right", "mcc", "reference", "seconds"]].mean().round(4)
     print(

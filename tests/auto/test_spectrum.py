@@ -10,11 +10,11 @@ from identifiable.auto.spectrum import choose_scale, principal_components, spect
     ("variances", "n"),
     [
         ([3, 2, 1, 0.02, 0.01, 0.01], 3),
-        ([3, 2, 1, 0.02, 0.01], None),  # two directions of noise need a fall by 1000
-        ([3, 2, 1, 5e-4], 3),
+        ([3, 2, 1, 0.002, 0.001], None),  # two directions of noise need a fall by a million
+        ([3, 2, 1, 5e-7], 3),
         ([3, 2, 1, 0.02, 0.01, 0.001], None),  # these differ too much to be noise
         ([1, 1, 1], None),
-        (np.r_[np.ones(41), 0.0005, 0.0005], None),  # too deep
+        (np.r_[np.ones(41), 5e-7, 5e-7], None),  # too deep
     ],
 )
 def test_a_fall_of_the_variances(variances, n):

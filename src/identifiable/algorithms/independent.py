@@ -16,6 +16,7 @@ from sklearn.decomposition import FastICA
 
 from identifiable.arrays import Array
 from identifiable.distributions.log_spline import LogSplines
+from identifiable.training.clock import require_time
 
 BLURS = (0.3, 0.1, 0.03)  # standard deviations, in robust scales of a latent
 STEPS = 6  # per blur
@@ -113,6 +114,7 @@ def _ascended(model: Independent, y: Array, blur: float) -> Array:
     values, slopes = densities.evaluate(z)
     score = float(values.sum(1).mean())
     for _ in range(STEPS):
+        require_time()
         step = _direction(z, slopes)
         for _ in range(4):
             factor = np.eye(len(W)) + step

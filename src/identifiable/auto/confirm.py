@@ -47,8 +47,9 @@ class Confirmation:
 def confirm(task: Task, trial: Trial) -> Confirmation:
     """Refit the selected model, from other seeds and to two halves of the rows, several at the same time.
 
-    A linear model is quick. It is refitted several times, as time allows, and the fit that agrees best with the others is kept: two
-    runs that do so agree more than two single fits. If a latent is not reproducible, it is fitted to quarters, too.
+    A linear model is quick. It is refitted several times, as time allows, and the fit that agrees best with the others
+    is kept: two runs that do so agree more than two single fits. If a latent is not reproducible, it is fitted to
+    quarters, too.
     """
     assert trial.fitted is not None
     rng, linear = np.random.default_rng(task.options.seed + 2), trial.candidate.linear
@@ -59,7 +60,8 @@ def confirm(task: Task, trial: Trial) -> Confirmation:
         others = [rng.permutation(pool)[:MOST_ROWS] for _ in range(max(1, round(share * LINEAR_REFITS)))]
     else:
         others = [rng.permutation(pool)[: int(REFIT_SHARE * len(task.train))]]
-    splits = max(1, round(share * LINEAR_SPLITS)) if linear else 1
+    known = trial.candidate.halves if share * LINEAR_SPLITS < 1 else ()  # there is no time to measure them again
+    splits = 0 if known else max(1, round(share * LINEAR_SPLITS)) if linear else 1
     pairs = [task.refits.split(task.train, k, rng) for k in range(splits)]
     halves = [half for pair in pairs for half in pair]
     words = f"refitting {trial.candidate.name}: from other seeds, and to both halves of the rows"
@@ -67,11 +69,11 @@ def confirm(task: Task, trial: Trial) -> Confirmation:
     error = next((f"Not all refits that were to confirm it ended: {value}" for value in ended if _failed(value)), "")
     refitted = [value for value in ended[: len(others)] if not _failed(value)]
     fitted = trial.fitted
-    if linear:
-        fitted, *refitted = _most_agreed_first(task, refitted) or [fitted]
-    of_halves = _agreement_of_pairs(task, fitted, ended[len(others) :])
+    if linear and len(refitted) > 2:
+        fitted, *refitted = _most_agreed_first(task, refitted)
+    of_halves = np.array(known) if known else _agreement_of_pairs(task, fitted, ended[len(others) :])
     enough = None
-    if linear and of_halves.min() < THRESHOLDS.stable:
+    if halves and linear and of_halves.min() < THRESHOLDS.stable:
         quarters = [np.array_split(rng.permutation(half), 2)[0] for half in halves]
         ended = _refit(task, trial, quarters, 1 + len(others) + len(halves), "fitting quarters of the rows")
         enough = rows_needed(len(task.refits.X), of_halves, _agreement_of_pairs(task, fitted, ended))

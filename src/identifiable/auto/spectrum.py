@@ -17,7 +17,8 @@ class SpectrumRules:
     fall : least factor of a fall to the level of noise, which has three directions or more.
     flat : largest ratio of variances of the noise, times that of white noise in as many rows and columns (Marchenko &
         Pastur 1967). Noise of columns that are standardised differs in size.
-    far : a fall by this factor needs no flat noise; there may be one direction of it.
+    far : a fall by this factor needs no flat noise; there may be one direction of it. A square mixing without noise has
+        a fall by 1000 in some of fifty tables, and a million is rounding.
     deepest : the latter for no more components. A fall after more of them separates pixels that few rows use from
         others.
     white : noise is white if its variances leave the limits of white noise by no more than this factor, which sampling
@@ -28,7 +29,7 @@ class SpectrumRules:
 
     fall: float = 10.0
     flat: float = 5.0
-    far: float = 1000.0
+    far: float = 1e6
     deepest: int = 40
     white: float = 1.1
     white_share: float = 0.25
