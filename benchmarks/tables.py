@@ -9,6 +9,7 @@ MCC is compared with the better of scikit-learn's FastICA and, where it is insta
 latents.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from sklearn.decomposition import FastICA
 
 from common import arguments, choose, parse, run_jobs, timed, use_one_thread
 from identifiable import DataError, Identify
+from identifiable.data import make_pdgmm
 from identifiable.metrics import mcc
 
 Rng = np.random.Generator
@@ -159,6 +161,18 @@ def sparse_with_noise(rng: Rng, seed: int) -> Case:
     return Case(x, Expected(MAYBE, True, n, mcc=best - 0.005), z)
 
 
+def published(k: int) -> Callable[[Rng, int], Case]:
+    """Return cases of the affine mixtures of the pdGMM experiments, with 5 % noise."""
+
+    def make(rng: Rng, seed: int) -> Case:
+        sample = make_pdgmm(10_000, n=(5, 10)[seed % 2], k=k, layers=1, random_state=seed)
+        x = noise(rng, sample.x, 0.05)
+        best = mcc(sample.z, x @ np.linalg.lstsq(x - x.mean(0), sample.z - sample.z.mean(0), rcond=None)[0])
+        return Case(x, Expected(None, True, sample.z.shape[1], mcc=best - 0.005 if k <= 1 else 0.0), sample.z)
+
+    return make
+
+
 def independent_columns(rng: Rng, seed: int) -> Case:
     rows, n = ((4000, 6), (2000, 4), (6000, 10))[seed % 3]
     x = sources(("laplace", "uniform", "mixed")[seed % 3], rng, (rows, n)) * rng.uniform(1, 9, n)
@@ -236,6 +250,7 @@ KINDS: dict[str, Callable[[Rng, int], Case]] = {
         sparse_features,
     )
 }
+KINDS |= {f"published_k{k}": published(k) for k in (0, 1, 3)}
 GRID = {
     f"{kind} {rows} {n}{' wide' * wide}": linear_sources(kind, rows, n, wide=wide)
     for kind in ("laplace", "uniform", "exponential", "mixed")
@@ -312,12 +327,54 @@ def fit(kind: str, seed: int, seconds: float) -> dict[str, Any]:
     return row | {"wrong": "; ".join(violations(case, row))}
 
 
+def rows_needed(kind: str, n: int, seed: int) -> dict[str, Any]:
+    """Compare the number of rows that `Identify` says would do with fits to half and to twice as many.
+
+    Rows start at eight per latent and double until a number is given.
+    """
+    use_one_thread()
+    rng = np.random.default_rng([seed, n, *kind.encode()])
+    matrix, rows = rng.normal(size=(n, n)), max(100, 8 * n)
+
+    def fit(rows: int) -> Identify:
+        z = sources(kind, rng, (rows, n))
+        return Identify(n, model="LinearICA", random_state=seed, verbose=0, n_jobs=1).fit(z @ matrix)
+
+    while (said := re.search(r"About (\d+) rows", " ".join((model := fit(rows)).reasons_))) is None:
+        if model.verdict_ in ("identified", "reproducible"):
+            return {"kind": kind, "n": n, "seed": seed, "rows": rows, "said": 0, "half": True, "twice": True}
+        rows *= 2
+    enough = int(said.group(1))
+
+    def every(rows: int) -> bool:
+        return all(latent.verdict == "stable" for latent in fit(max(rows, 100)).latent_reports_)
+
+    return {
+        "kind": kind,
+        "n": n,
+        "seed": seed,
+        "rows": rows,
+        "said": enough,
+        "half": every(enough // 2),
+        "twice": every(2 * enough),
+    }
+
+
 def main() -> None:
     parser = arguments(__doc__, seeds=3)
     choose(parser, "--kinds", [*KINDS, *GRID], list(KINDS))
     parser.add_argument("--grid", action="store_true", help="all independent sources, in place of --kinds")
+    parser.add_argument("--rows-needed", action="store_true", help="how many rows would do, in place of --kinds")
     parser.add_argument("--seconds", type=float, default=60.0, help="time budget of a table")
     options = parse(parser)
+    if options.rows_needed:
+        jobs = [
+            (kind, n, seed) for kind in ("laplace", "uniform", "mixed") for n in (3, 5, 10) for seed in options.seeds
+        ]
+        frame = run_jobs(rows_needed, jobs, options).query("said > 0")
+        enough = f"half as many are too few in {(~frame['half']).sum()}, twice as many do in {frame['twice'].sum()}"
+        print(f"{enough}, both in {(~frame['half'] & frame['twice']).sum()} of {len(frame)} tables")
+        return
     kinds = GRID if options.grid else options.kinds
     frame = run_jobs(fit, [(kind, seed, options.seconds) for kind in kinds for seed in options.seeds], options)
     frame = frame.assign(source=frame["kind"].str.split().str[:2].str.join(" "), right=frame["wrong"] == "")

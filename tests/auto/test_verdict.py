@@ -9,7 +9,6 @@ from identifiable.auto.verdict import (
     Evidence,
     headline,
     judge_latents,
-    rows_needed,
     rows_to_tell,
     verdict_of,
 )
@@ -66,22 +65,6 @@ def test_verdict_on_a_table(agreements, evidence, fit):
     assert fit in HEADLINES
     assert all(found.reasons)
     assert len({headline(name, 1, 2) for name in HEADLINES}) == len(HEADLINES)
-
-
-@pytest.mark.parametrize("rows", [500, 5000])
-@pytest.mark.parametrize("enough", [1.5, 4.0, 20.0])
-def test_rows_needed_are_found_where_angles_fall_like_one_over_the_rows(rows, enough):
-    """The squared tangent between a fit to a share s of N rows and that to all is c (1/s - 1) / N."""
-    squared = (1 / 0.96**2 - 1) * enough
-    halves, quarters = (np.full(3, (1 + squared * (1 / share - 1)) ** -0.5) for share in (1 / 2, 1 / 4))
-    assert rows_needed(rows, halves, quarters) == pytest.approx(enough * rows, rel=0.01)
-
-
-def test_rows_needed_are_unknown_where_nothing_improves():
-    assert rows_needed(1000, np.array([0.7, 0.8]), np.array([0.7, 0.8])) is None
-    assert rows_needed(1000, np.array([0.97]), np.array([0.9])) is None  # none are missing
-    assert rows_needed(1000, np.array([0.2]), np.array([0.05])) is None  # too far to extrapolate
-    assert rows_needed(1000, np.array([np.nan]), np.array([0.9])) is None
 
 
 def test_rows_to_tell_shrink_with_the_gain():

@@ -9,8 +9,8 @@ import numpy as np
 from identifiable.agreement.refits import Fitted
 from identifiable.agreement.stability import THRESHOLDS
 from identifiable.arrays import Array, Rows
+from identifiable.auto.rows_needed import rows_needed
 from identifiable.auto.task import MOST_ROWS, Task, Trial
-from identifiable.auto.verdict import rows_needed
 from identifiable.errors import DataError, FitFailedError, join_few
 from identifiable.training import seconds_left
 
@@ -48,8 +48,7 @@ def confirm(task: Task, trial: Trial) -> Confirmation:
     """Refit the selected model, from other seeds and to two halves of the rows, several at the same time.
 
     A linear model is quick. It is refitted several times, as time allows, and the fit that agrees best with the others
-    is kept: two runs that do so agree more than two single fits. If a latent is not reproducible, it is fitted to
-    quarters, too.
+    is kept: two runs that do so agree more than two single fits.
     """
     assert trial.fitted is not None
     rng, linear = np.random.default_rng(task.options.seed + 2), trial.candidate.linear
@@ -73,10 +72,9 @@ def confirm(task: Task, trial: Trial) -> Confirmation:
         fitted, *refitted = _most_agreed_first(task, refitted)
     of_halves = np.array(known) if known else _agreement_of_pairs(task, fitted, ended[len(others) :])
     enough = None
-    if halves and linear and of_halves.min() < THRESHOLDS.stable:
-        quarters = [np.array_split(rng.permutation(half), 2)[0] for half in halves]
-        ended = _refit(task, trial, quarters, 1 + len(others) + len(halves), "fitting quarters of the rows")
-        enough = rows_needed(len(task.refits.X), of_halves, _agreement_of_pairs(task, fitted, ended))
+    if linear and of_halves.min() < THRESHOLDS.stable:
+        task.say("simulating how many rows would make all latents reproducible")
+        enough = rows_needed(fitted.model.model_, len(task.refits.X), seed=task.options.seed)
     return Confirmation(fitted, task.agreement(fitted, refitted), of_halves, error, enough)
 
 

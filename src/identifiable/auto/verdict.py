@@ -17,8 +17,6 @@ from identifiable.errors import join_few
 from identifiable.theory import Certificate, Level
 
 LATE = "not enough time to train it"
-IMPROVES = 1.5  # factor by which latents of quarters must be further apart than those of halves; 3 is expected
-MOST_TIMES = 30.0  # as many rows: further than that nothing is extrapolated
 GAIN_PER_LATENT = 0.05  # nats per row: what few rows must not hide. A Laplace latent gains .07, a uniform one .18
 
 
@@ -173,7 +171,7 @@ class Evidence:
     confirmed : whether all refits ended.
     certificate : of the selected model, or None.
     unmixed : whether each latent equals another column, and no column is left.
-    enough : number of rows at which all latents would be reproducible, by extrapolation; None if unknown.
+    enough : number of rows at which all latents would be reproducible, by simulation; None if unknown.
     final : whether no other model is still to be tried.
     """
 
@@ -245,25 +243,6 @@ def rows_to_tell(rows: int, n: int, gain: float, error: float) -> int | None:
     if gain + cost + 2 * error < least:
         return None
     return _rounded(rows * max(1.0, cost / least, (3 * error / max(gain, least)) ** 2))
-
-
-def rows_needed(rows: int, halves: Array, quarters: Array) -> int | None:
-    """Return about how many rows make all latents reproducible, from agreements (n,) of fits to halves and quarters.
-
-    The squared tangent of the angle between a latent of all N rows and that of a half, :math:`1 / r^2 - 1`, falls as
-    1 / N once estimates are near, and is three times as large for a quarter. None if it does not fall, as where nothing
-    is there to be found, if it would take more than thirty times as many rows, or if none are missing.
-
-    >>> rows_needed(1000, np.array([0.99, 0.92]), np.array([0.97, 0.8]))
-    2134
-    """
-    needed = 1 / THRESHOLDS.stable**2 - 1
-    far, farther = (1 / np.clip(r, 0.05, 1) ** 2 - 1 for r in (halves, quarters))
-    if np.isnan(far + farther).any() or far.max() <= needed:
-        return None
-    improves = np.minimum(farther, 10).sum() >= IMPROVES * np.minimum(far, 10).sum()
-    times = float(far.max() / needed)
-    return int(np.ceil(times * rows)) if improves and times <= MOST_TIMES else None
 
 
 def _rounded(rows: float) -> int:
