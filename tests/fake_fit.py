@@ -1,7 +1,7 @@
 """The summary of a fit that was never run, as `certificate.json` holds it."""
 
 
-def account(verdicts=("stable", "doubtful", "unstable"), verdict="doubtful", column="mass"):
+def account(verdicts=("stable", "doubtful", "unstable"), verdict="partly reproducible", column="mass"):
     latents = [
         {
             "verdict": v,

@@ -1,6 +1,6 @@
 """Which model is selected: rules on likelihoods and agreements, without any fitting.
 
-1. A single Gaussian has no axes. If no model explains held-out rows better, nothing can be identified.
+1. A single Gaussian has no axes. If no model explains held-out rows better, no latent is identified.
 2. Among linear models, agreement between halves of the rows decides before likelihood. `SparseUnmixing` is selected
    where most latents are exactly inactive in many rows, which no other mixing produces by accident.
 3. A nonlinear model takes the place of a linear one only if it explains held-out rows better, if its own restarts agree
@@ -26,10 +26,10 @@ RESAMPLES = 200  # of the held-out rows, to see which model would be selected th
 
 @dataclass(frozen=True)
 class Rules:
-    """Thresholds of the selection, set on simulated tables and checked on other samples (docs/fit.md)."""
+    """Thresholds of the selection, set on simulated tables and checked on other samples (docs/results/fit.md)."""
 
     # A gain over a single Gaussian counts from this many standard errors and nats per row. Of Gaussian noise nothing
-    # was called identifiable in nine samples of nine.
+    # was called identified in nine samples of nine.
     standard_errors: float = 3.0
     least_gain: float = 0.02
     # Linear models whose mean split-half agreement, up to what is needed, differs by less than this count as equally
