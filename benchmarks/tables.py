@@ -130,7 +130,7 @@ def one_outlier(rng: Rng, seed: int) -> Case:
 
 
 def one_column(rng: Rng, seed: int) -> Case:
-    return Case(rng.laplace(size=(1000 + 500 * seed, 1)), Expected(("refused",)))
+    return Case(rng.laplace(size=(1000 + 500 * (seed % 3), 1)), Expected(("refused",)))
 
 
 def more_columns_than_rows(rng: Rng, seed: int) -> Case:
@@ -142,12 +142,12 @@ def more_columns_than_rows(rng: Rng, seed: int) -> Case:
 
 def wine(rng: Rng, seed: int) -> Case:
     x = load_wine().data
-    return Case(x[rng.permutation(len(x))[: 178 - 20 * seed]], Expected(("too few rows",), stable=(0, 0)))
+    return Case(x[rng.permutation(len(x))[: 178 - 20 * (seed % 3)]], Expected(("too few rows",), stable=(0, 0)))
 
 
 def two_values_of_u(rng: Rng, seed: int) -> Case:
     data = load_breast_cancer()
-    some = rng.permutation(len(data.data))[: 569 - 100 * seed]
+    some = rng.permutation(len(data.data))[: 569 - 100 * (seed % 3)]
     return Case(data.data[some], Expected(("reproducible", "partly reproducible", *NONE)), u=data.target[some])
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from identifiable import LinearICA, RecoveryWarning, load, save
+from identifiable import Level, LinearICA, RecoveryWarning, load, save
 from identifiable.metrics import mcc
 
 KINDS = {
@@ -99,3 +99,10 @@ def test_densities_and_tests_are_saved(tmp_path):
     again = load(tmp_path / "ica.safetensors")
     np.testing.assert_array_equal(again.score_samples(x), model.score_samples(x))
     assert str(again.certificate_) == str(model.certificate_)
+
+
+def test_one_latent_has_no_tests():
+    x = np.random.default_rng(0).laplace(size=(500, 1)) @ [[1.0, 2.0, 3.0]]
+    model = LinearICA(1, random_state=0).fit(x + 0.1 * np.random.default_rng(1).normal(size=x.shape))
+    assert model.certificate_.level == Level.NONE
+    assert model.log_ratios_ is None

@@ -1,7 +1,7 @@
 """Whether the latents of a selected model are reproducible: refits of it, and a comparison with alternative models."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,14 @@ from identifiable.agreement.stability import THRESHOLDS
 from identifiable.arrays import Array, Rows
 from identifiable.auto.rows_needed import rows_needed
 from identifiable.auto.task import MOST_ROWS, Task, Trial
-from identifiable.errors import DataError, FitFailedError, join_few
+from identifiable.errors import DataError, FitFailedError, OutOfTimeError, join_few
 from identifiable.training import seconds_left
 
 REFIT_SHARE = 0.8  # of its rows: what a trained model is given from another seed
 LINEAR_REFITS = 7  # of a selected linear model, from other seeds, if there is time
 LINEAR_SPLITS = 3  # into halves of a selected linear model, if there is time
 TIME_SHARE = 0.7  # of the time that is left, for these
+SAME = 0.01  # by which a fit to all rows may agree less than refits do with each other
 WORKERS_START = 10.0  # seconds of refits from which other processes, which take seconds to start, are worth it
 
 
@@ -75,7 +76,24 @@ def confirm(task: Task, trial: Trial) -> Confirmation:
     if linear and of_halves.min() < THRESHOLDS.stable:
         task.say("simulating how many rows would make all latents reproducible")
         enough = rows_needed(fitted.model.model_, len(task.refits.X), seed=task.options.seed)
-    return Confirmation(fitted, task.agreement(fitted, refitted), of_halves, error, enough)
+    found = Confirmation(fitted, task.agreement(fitted, refitted), of_halves, error, enough)
+    return _of_all_rows(task, trial, found) if linear and found.complete and not known else found
+
+
+def _of_all_rows(task: Task, trial: Trial, found: Confirmation) -> Confirmation:
+    """Refit a confirmed linear model to held-out rows, too, if the fit agrees as well as others from other seeds do."""
+    if len(task.train) < len(task.refits.train):
+        return found  # rows abound
+    rows = np.sort(np.r_[task.refits.train, task.refits.held])
+    try:
+        last = task.refits.fit(trial.model, rows, found.fitted.model.random_state)
+    except (DataError, FitFailedError, OutOfTimeError):
+        return found
+    matched = task.refits.match(last, found.fitted)
+    order = matched.permutation
+    if len(set(order.tolist())) < len(found.seeds) or matched.score < found.seeds.mean() - SAME:
+        return found
+    return replace(found, fitted=last, seeds=found.seeds[order], halves=found.halves[order])
 
 
 def _refit(task: Task, trial: Trial, parts: Sequence[Rows], first_seed: int, words: str) -> list[Any]:

@@ -23,7 +23,8 @@ class SpectrumRules:
         others.
     white : noise is white if its variances leave the limits of white noise by no more than this factor, which sampling
         and rounding explain; the last component of a latent has to lie above them by twice this excess.
-    white_share : least share of the components that white noise has, and at least four.
+    white_share : least share of the components that white noise has, and at least six. Latents of equal variance are
+        as flat, if they are few and the mixing is orthogonal.
     single : a component is a single column if it holds this share of its squared weights.
     """
 
@@ -32,7 +33,7 @@ class SpectrumRules:
     far: float = 1e6
     deepest: int = 40
     white: float = 1.1
-    white_share: float = 0.25
+    white_share: float = 0.5
     single: float = 0.9
 
 
@@ -69,7 +70,7 @@ def spectral_gap(
 
 def _white_from(variances: FloatArray, rows: int, columns: int) -> int | None:
     """Return the first component from which on variances are those of white noise; None without such, or if all are."""
-    least = max(4, RULES.white_share * len(variances))
+    least = np.ceil(max(6, RULES.white_share * len(variances)))
     for k in range(len(variances) - int(least) + 1):
         sigma, root = variances[k:].sum() / (columns - k), ((columns - k) / rows) ** 0.5
         low, high = sigma * (1 - root) ** 2 / RULES.white, sigma * (1 + root) ** 2 * RULES.white

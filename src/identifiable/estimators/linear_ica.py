@@ -149,7 +149,7 @@ class LinearICA(AffineModel):
         """Test the latents of each half with the map and the densities of the other, matched with the latents of W."""
         self.blocks_: Blocks = ()
         self.log_ratios_, self.separation_, self.dependence_, self.block_agreement_ = None, None, None, float("nan")
-        if not halves:
+        if not halves or len(W) == 1:  # one latent has no other to be independent of
             return
         ratios, losses, tested, compared = [], [], [], []
         for (own, other), fit in zip((halves, halves[::-1]), found, strict=True):
