@@ -1,7 +1,7 @@
 """The summary of a fit that was never run, as `certificate.json` holds it."""
 
 
-def account(verdicts=("stable", "doubtful", "unstable"), verdict="doubtful", column="mass"):
+def account(verdicts=("stable", "doubtful", "unstable"), verdict="partly reproducible", column="mass"):
     latents = [
         {
             "verdict": v,
@@ -10,6 +10,7 @@ def account(verdicts=("stable", "doubtful", "unstable"), verdict="doubtful", col
             "alternative_agreement": 0.98 if v == "stable" else None,
             "inactive_share": None,
             "block": [i],
+            "guaranteed": False,
             "columns": {column: 1.5 - i, "length": -0.25},
             "histogram": {"low": -2.0, "high": 2.0, "counts": [1, 5, 2]},
         }
