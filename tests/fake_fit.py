@@ -10,6 +10,7 @@ def account(verdicts=("stable", "doubtful", "unstable"), verdict="partly reprodu
             "alternative_agreement": 0.98 if v == "stable" else None,
             "inactive_share": None,
             "block": [i],
+            "guaranteed": False,
             "columns": {column: 1.5 - i, "length": -0.25},
             "histogram": {"low": -2.0, "high": 2.0, "counts": [1, 5, 2]},
         }

@@ -10,11 +10,11 @@ def test_an_old_fit_folder_opens():
     from identifiable.report.fit_page import fit_page
 
     fitted = open_fit(OLD / "fit")
-    assert (fitted.model.verdict_, fitted.account["verdict"]) == ("identified", "reproducible")  # not by a theorem
+    assert (fitted.model.verdict_, fitted.report.verdict) == ("identified", "reproducible")  # not by a theorem
     reports = fitted.model.latent_reports_
-    assert [one["seed_agreement"] for one in fitted.account["latents"]] == [one.seed_agreement for one in reports]
-    assert fitted.account["certificate"]["if_undecided_hold"] == str(fitted.model.certificate_.if_undecided_hold)
-    assert "<title>" in fit_page(fitted.account, "old").html()
+    assert [one.seed_agreement for one in fitted.report.latents] == [one.seed_agreement for one in reports]
+    assert fitted.report.certificate["if_undecided_hold"] == str(fitted.model.certificate_.if_undecided_hold)
+    assert "<title>" in fit_page(fitted.report, "old").html()
     assert fitted.model.transform(fitted.model.sample(5, random_state=0)).shape == (5, 2)
 
 

@@ -102,7 +102,7 @@ def fit(
         random_state=seed,
         device=device,
     )
-    fits.show(found)
+    fits.show(found.report)
     typer.echo(f"Written to {found.folder}: {', '.join(sorted(p.name for p in found.folder.iterdir()))}.")
 
 
@@ -111,7 +111,7 @@ def check(run: FitFolder) -> None:
     """Show again how reliable each latent of a fit is, and why."""
     from identifiable.auto import folder as fits
 
-    fits.show(fits.open_fit(run))
+    fits.show(fits.open_fit(run).report)
 
 
 @app.command()
@@ -246,8 +246,8 @@ def _write_fit_page(folder: Path) -> Path:
 
     fitted, page = fits.open_fit(folder), folder / fits.PAGE
     pictures = Pictures.read(folder / fits.PICTURES) if (folder / fits.PICTURES).is_file() else None
-    if pictures is not None or fitted.account["data"]["picture"] is None or not page.is_file():
-        fit_page(fitted.account, folder.resolve().name, pictures).write(page)
+    if pictures is not None or fitted.report.data.picture is None or not page.is_file():
+        fit_page(fitted.report, folder.resolve().name, pictures).write(page)
     return page
 
 

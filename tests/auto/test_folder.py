@@ -66,7 +66,7 @@ def test_certificate_json_has_the_result_and_unused_columns(done):
 def test_open_fit_reads_everything_back(done, messy):
     again = open_fit(done.folder)
     pd.testing.assert_frame_equal(transform(again, messy), pd.read_csv(done.folder / "latents.csv"))
-    assert again.account == done.account
+    assert again.report.to_dict() == done.report.to_dict()
 
 
 def test_inverse_recovers_the_table(done, messy):
@@ -155,10 +155,10 @@ def test_other_columns_are_refused(done, messy, change, words):
 
 def test_graph_names_latents_and_gets_the_time_that_is_left(done, messy, tmp_path, monkeypatch):
     pytest.importorskip("causallearn")
-    assert "z0 and z1" in done.account["graph"]["why"]  # never active together
+    assert "z0 and z1" in done.report.graph["why"]  # never active together
     given, options = [], {"model": "FactorialUnmixing", "n_restarts": 1, "seconds": 60.0, "verbose": 0}
     monkeypatch.setattr("identifiable.auto.folder.time_limit", lambda s: given.append(s) or time_limit(0))
-    assert "time" in fit(messy, tmp_path, **options).account["graph"]["why"]
+    assert "time" in fit(messy, tmp_path, **options).report.graph["why"]
     assert 0 < given[0] < 60
 
 
@@ -168,7 +168,7 @@ def test_every_answer_is_a_complete_folder(messy, tmp_path, monkeypatch):
     def twice(self, *given):
         for found in answers(self, *given):
             yield found
-            seen.append((open_fit(tmp_path).account["verdict"], {p.name for p in tmp_path.iterdir()}))
+            seen.append((open_fit(tmp_path).report.verdict, {p.name for p in tmp_path.iterdir()}))
             yield found
 
     monkeypatch.setattr(Identify, "answers", twice)
@@ -185,6 +185,9 @@ def test_incomplete_folder_is_refused(done, tmp_path):
         (tmp_path / name).write_bytes((done.folder / name).read_bytes())
     (tmp_path / "certificate.json").write_text("{")
     with pytest.raises(DamagedFileError, match="not valid JSON"):
+        open_fit(tmp_path)
+    (tmp_path / "certificate.json").write_text('{"verdict": "identified"}')
+    with pytest.raises(DamagedFileError, match="no report"):
         open_fit(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"nothing")
     with pytest.raises(DamagedFileError):
@@ -209,7 +212,7 @@ def test_rows_that_are_pictures(tmp_path):
     pictures = (z @ rng.normal(size=(2, 48))).reshape(200, 4, 4, 3)
     np.save(tmp_path / "p.npy", pictures + 0.01 * rng.normal(size=pictures.shape))
     made = fit(tmp_path / "p.npy", tmp_path / "run", model="FactorialUnmixing", n_restarts=1, verbose=0)
-    assert made.account["data"]["picture"] == [4, 4, 3]
+    assert made.report.data.picture == (4, 4, 3)
     assert made.model.n_latents_ == 2
     assert np.ptp(made.model.units_.scale) == 0  # one scale for all pixels
     page = (tmp_path / "run" / "report.html").read_text()

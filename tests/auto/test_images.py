@@ -177,7 +177,7 @@ def test_a_trained_fit_is_saved_and_loaded(done):
 def test_a_folder_of_images_through_all_commands(done, tmp_path):
     source, made = done
     page = made.folder / fits.PAGE
-    assert made.account["data"]["picture"] == [SIDE, SIDE]
+    assert made.report.data.picture == (SIDE, SIDE)
     assert "Thing 1" in page.read_text()
     assert page.read_text().count("data:image/png;base64,") == 4  # examples, reconstructions, x and y
     page.unlink()

@@ -12,6 +12,7 @@ from fake_fit import account
 from fake_sweep import HOSTILE
 from identifiable.report.experiment_page import write_report
 from identifiable.report.fit_page import fit_page
+from identifiable.report.fit_report import FitReport
 from identifiable.report.image_page import Pictures
 
 CHROMIUM = shutil.which("chromium")
@@ -250,7 +251,9 @@ def fitted(request, tmp_path_factory):
     along = np.linspace(0, 1, 27 * 16).reshape(3, 9, 4, 4)
     effects = along[:, 3] - along.mean()
     pictures = Pictures(along[0], along[1], along, np.zeros((3, 2)), effects) if request.param == "pictures" else None
-    return fit_page(found, HOSTILE, pictures).write(tmp_path_factory.mktemp("fitted") / "report.html")
+    return fit_page(FitReport.from_dict(found), HOSTILE, pictures).write(
+        tmp_path_factory.mktemp("fitted") / "report.html"
+    )
 
 
 def test_the_page_of_a_fit_has_contrast_and_can_be_sorted(visit, fitted):

@@ -34,6 +34,8 @@ def test_missing_entries_are_left_out():
 
 def test_premises_pairs_and_remedies_are_shown():
     saved = {"level": "PS unless bent", "sentence": "Every latent (error level 5%).", "premises": ["x is injective"]}
+    assert "estimate" not in certificate_in_words(saved | {"estimated": False})["words"]
+    assert "about the estimate" in certificate_in_words(saved | {"estimated": True})["words"]
     check = CHECK | {"verdict": "inconclusive", "remedy": "About 900 more rows would do."}
     found = certificate_in_words(saved | {"exchangeable": [[0, 3]], "checks": [check]})
     assert found["words"].startswith("Every latent (error level 5%). Provided that x is injective.")

@@ -4,10 +4,15 @@ import pytest
 from fake_fit import account
 from fake_sweep import HOSTILE
 from identifiable.report.fit_page import fit_page
+from identifiable.report.fit_report import FitReport
 from identifiable.report.image_page import Pictures
 from page_reader import Reader
 
 EDGE = {"from": "z0", "to": "z1", "mark": "->", "strength": 0.5}
+
+
+def page_of(found, *pictures):
+    return fit_page(FitReport.from_dict(found), "t.csv", *pictures)
 
 
 def rows_of(page, anchor):
@@ -16,12 +21,12 @@ def rows_of(page, anchor):
 
 
 def words_of(found, anchor):
-    (section,) = [section for section in fit_page(found, "t.csv").sections if section.anchor == anchor]
+    (section,) = [section for section in page_of(found).sections if section.anchor == anchor]
     return Reader(f"{section.lead}{section.body}").words
 
 
 def test_every_latent_has_its_verdict_and_agreements():
-    rows = rows_of(fit_page(account(), "t.csv"), "latents")
+    rows = rows_of(page_of(account()), "latents")
     assert [row[:5] for row in rows] == [
         ["z0", "stable", "0.990", "0.970", "0.980"],
         ["z1", "doubtful", "0.990", "0.970", "–"],
@@ -30,17 +35,17 @@ def test_every_latent_has_its_verdict_and_agreements():
     assert rows[0][-1] == "mass 1.50, length −0.25"
     told = account()
     told["latents"][0] |= {"inactive_share": 0.25, "alternative_agreement": None}
-    assert rows_of(fit_page(told, "t.csv"), "latents")[0][4] == "25 %"  # no column of alternative models
+    assert rows_of(page_of(told), "latents")[0][4] == "25 %"  # no column of alternative models
 
 
 def test_latents_that_the_model_does_not_describe_are_marked():
     limits = {"auc": 0.55, "largest_auc": 0.6, "largest_distance": 0.1}
     found = account() | {"goodness": limits | {"distances": [0.04, 0.31, 0.05]}}
-    rows = rows_of(fit_page(found, "t.csv"), "latents")
+    rows = rows_of(page_of(found), "latents")
     assert [row[5] for row in rows] == ["0.04", "0.31", "0.05"]
 
     def marked(found):
-        (section,) = [section for section in fit_page(found, "t.csv").sections if section.anchor == "latents"]
+        (section,) = [section for section in page_of(found).sections if section.anchor == "latents"]
         return sum("worse" in (cell.get("class") or "") for cell in Reader(section.body).all("td"))
 
     assert marked(found) == marked(account()) + 1
@@ -48,30 +53,12 @@ def test_latents_that_the_model_does_not_describe_are_marked():
     assert "AUC" not in words_of(account() | {"goodness": None}, "latents")
 
 
-@pytest.mark.parametrize(
-    ("verdict", "verdicts", "heading"),
-    [
-        ("identified", ["stable"] * 3, "All 3 latents are reproducible and identified"),
-        ("reproducible", ["stable"], "The latent is reproducible"),
-        ("partly reproducible", ["stable", "unstable"], "1 of 2 latents are reproducible"),
-        ("not reproducible", ["doubtful"], "No latent is reproducible"),
-        ("Gaussian", ["unstable"], "A Gaussian explains the table as well, and has no axes of its own"),
-    ],
-)
-def test_the_verdict_is_the_heading(verdict, verdicts, heading):
-    page = fit_page(account(verdicts, verdict), "t.csv")
-    assert page.title == heading
-    assert f"{verdicts.count('stable')} of {len(verdicts)}" in page.question
-    assert {fact.name: fact.value for fact in page.facts}["Rows used"] == "9 of 10"
-    assert Reader(page.sections[0].body).all("div")[0]["class"].split()[-1] in ("better", "quiet", "worse")
-
-
 def test_models_and_guarantees_are_listed():
-    rows = rows_of(fit_page(account(), "t.csv"), "tried")
+    rows = rows_of(page_of(account()), "tried")
     assert [(row[0], row[2], row[-1]) for row in rows] == [("A", "1.20 ± 0.10", "selected"), ("B", "–", "out of time")]
     words = words_of(account(), "guarantees")
     assert "AT, by Theorem 3.7" in words
-    without = fit_page(account() | {"certificate": None}, "t.csv")
+    without = page_of(account() | {"certificate": None})
     assert "guarantees" not in [section.anchor for section in without.sections]
 
 
@@ -81,7 +68,7 @@ def test_of_many_columns_those_with_the_largest_effects_are_shown():
     told["data"]["columns_used"] = names
     for latent, sign in zip(told["latents"], (1, -0.5), strict=True):
         latent["columns"] = {name: sign * i for i, name in enumerate(names)}
-    page = fit_page(told, "t.csv")
+    page = page_of(told)
     rows = rows_of(page, "effects")
     assert [row[0] for row in rows] == names[20:]
     assert rows[0][1:] == ["20.00", "−10.00"]
@@ -92,7 +79,7 @@ def test_of_many_columns_those_with_the_largest_effects_are_shown():
 
 
 def test_names_from_data_stay_text():
-    html = fit_page(account(column=HOSTILE), HOSTILE).html()
+    html = fit_page(FitReport.from_dict(account(column=HOSTILE)), HOSTILE).html()
     assert HOSTILE not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
 
@@ -103,7 +90,7 @@ def test_images_take_the_place_of_columns(shape):
     pictures = Pictures(along[0], along[1], along, np.zeros((3, 2)), along[:, 3] - along.mean())
     of_images = account()
     of_images["data"]["picture"] = list(shape)
-    page = fit_page(of_images, "pictures", pictures)
+    page = page_of(of_images, pictures)
     html = page.html()
     assert html.count("data:image/png;base64,") == 6 + 2  # two of each latent, and examples with their reconstructions
     assert html.count('<svg viewBox="0 0 320') == 3  # a histogram each, and no bars
@@ -113,8 +100,8 @@ def test_images_take_the_place_of_columns(shape):
 
 def test_edges_are_drawn_and_listed():
     found = account() | {"graph": {"edges": [EDGE, EDGE | {"from": "z2", "mark": "-", "strength": -0.2}]}}
-    assert rows_of(fit_page(found, "t.csv"), "graph") == [["z0", "→", "z1", "0.50"], ["z2", "–", "z1", "−0.20"]]
-    html = fit_page(found, "t.csv").html()
+    assert rows_of(page_of(found), "graph") == [["z0", "→", "z1", "0.50"], ["z2", "–", "z1", "−0.20"]]
+    html = page_of(found).html()
     assert (html.count('class="edge"'), html.count('class="tip"')) == (2, 1)
     assert "No edges" in words_of(account() | {"graph": {"edges": []}}, "graph")
     assert "needs more rows" in words_of(account() | {"graph": {"why": "It needs more rows."}}, "graph")

@@ -6,6 +6,7 @@ import pytest
 from fake_fit import account
 from identifiable import DamagedFileError
 from identifiable.report.fit_page import fit_page
+from identifiable.report.fit_report import FitReport
 from identifiable.report.image_page import Pictures, traversals_section
 from page_reader import Reader
 
@@ -15,10 +16,11 @@ def pictures(n, shape=(4, 5)):
     return Pictures(values[0], values[1], values[2:], np.array([[0.125, 0.875]] * n), np.empty(0))
 
 
-def latents(*shares):
-    found = account(["stable"] * len(shares))["latents"]
+def of_things(*shares):
+    found = account(["stable"] * len(shares), "reproducible")
     for i, share in enumerate(shares):
-        found[i] |= {"inactive_share": share, "meaning": f"{'xy'[i % 2]} of thing {i // 2 + 1}", "columns": {}}
+        meaning = f"{'xy'[i % 2]} of thing {i // 2 + 1}"
+        found["latents"][i] |= {"inactive_share": share, "meaning": meaning, "columns": {}}
     return found
 
 
@@ -43,7 +45,7 @@ def test_a_file_without_pictures_is_refused(tmp_path, contents):
 
 
 def test_every_thing_is_named_with_its_inactivity():
-    section = traversals_section(latents(0.1, 0.1, 0.0, 0.0), pictures(4))
+    section = traversals_section(FitReport.from_dict(of_things(0.1, 0.1, 0.0, 0.0)), pictures(4))
     words = Reader(section.body).words
     assert "Thing 1 inactive in 10 % of the images z0: x" in words
     assert "Thing 2 no inactivity was found z2: x" in words
@@ -53,10 +55,10 @@ def test_every_thing_is_named_with_its_inactivity():
 
 
 def test_latents_of_an_unmixing_are_shown_by_block():
-    found = [latent | {"meaning": ""} for latent in latents(0.25, 0.0, 0.25)]
-    found[0] |= {"block": [0, 2]}
-    found[2] |= {"block": [0, 2]}
-    section = traversals_section(found, pictures(3))
+    found = of_things(0.25, 0.0, 0.25)
+    for i, latent in enumerate(found["latents"]):
+        latent |= {"meaning": "", "block": [1] if i == 1 else [0, 2]}
+    section = traversals_section(FitReport.from_dict(found), pictures(3))
     words = Reader(section.body).words
     assert "Known only together: z0, z2 inactive in 25 % of the images z0 stable" in words
     assert words.index("z2 stable") < words.index("Latent z1 no inactivity was found")
@@ -64,9 +66,9 @@ def test_latents_of_an_unmixing_are_shown_by_block():
 
 
 def test_positions_replace_effects_and_say_where_their_meaning_is_from():
-    found = account(["stable", "stable"], "reproducible") | {"latents": latents(0.0, 0.0)}
+    found = of_things(0.0, 0.0)
     found["data"]["picture"] = [4, 5]
-    page = fit_page(found, "dots", pictures(2))
+    page = fit_page(FitReport.from_dict(found), "dots", pictures(2))
     assert page.title == "Both latents are reproducible"
     assert [s.anchor for s in page.sections][1] == "examples"
     html = page.html()

@@ -11,8 +11,8 @@ RUN/pictures.npz        images for the page, if rows are images
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,14 @@ from identifiable import files
 from identifiable.arrays import FloatArray
 from identifiable.auto.identify import Identify
 from identifiable.auto.units import Units
-from identifiable.auto.verdict import headline
 from identifiable.data.inspection import TableInspection, inspect_table
 from identifiable.data.table import Names, TableReader
 from identifiable.errors import DamagedFileError, DataError, OutOfTimeError
 from identifiable.estimators.affine import AffineModel
-from identifiable.persist import load, rename_account, save, versions
+from identifiable.persist import load, save, versions
+from identifiable.report.certificate_text import certificate_in_words
 from identifiable.report.fit_page import fit_page, in_words
+from identifiable.report.fit_report import DataReport, FitReport, Histogram
 from identifiable.report.image_page import Pictures
 from identifiable.training import time_limit
 
@@ -54,11 +55,11 @@ MOST_COLUMNS = 3  # named beside a latent
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A finished fit: its folder, its model, and its report as it is written to certificate.json."""
+    """A finished fit: its folder, its model, and its report, which certificate.json holds."""
 
     folder: Path
     model: Identify
-    account: Mapping[str, Any]
+    report: FitReport
 
 
 def fit(
@@ -100,31 +101,31 @@ def fit(
     name = Path(source).name if isinstance(source, str | os.PathLike) else "a table"
     for found in model.answers(frame, seen.sample.u):
         left = np.inf if model.seconds is None else model.seconds - (time.monotonic() - start)
-        account = _write(found, folder, seen, frame, name, left)
-        console.print(f"{folder / PAGE}: {account['verdict']}, {account['model']}", highlight=False, markup=False)
-    return Fit(folder, model, account)
+        report = _write(found, folder, seen, frame, name, left)
+        console.print(f"{folder / PAGE}: {report.verdict}, {report.model}", highlight=False, markup=False)
+    return Fit(folder, model, report)
 
 
 def _write(
     model: Identify, folder: Path, seen: TableInspection, frame: pd.DataFrame, name: str, seconds: float
-) -> dict[str, Any]:
+) -> FitReport:
     """Write an answer to the folder, each file at once, and return its report."""
     z = model.transform(frame)
-    account = _account(model, seen, z) | {"graph": _graph(model, frame, seconds)}
+    report = _report(model, seen, z, _graph(model, frame, seconds))
     folder.mkdir(parents=True, exist_ok=True)
     save(model, folder / MODEL)
     _write_csv(folder / LATENTS, _table(z, seen.rows, seen.labels, seen.n_rows))
     history = getattr(getattr(model.model_, "encoder_", model.model_), "history_", None)
     _write_csv(folder / HISTORY, None if history is None else history.to_frame())
     _write_csv(folder / LOADINGS, loadings(model))
-    files.write_bytes(folder / ACCOUNT, (json.dumps(account, indent=1, default=str) + "\n").encode())
+    files.write_bytes(folder / ACCOUNT, (json.dumps(report.to_dict(), indent=1, default=str) + "\n").encode())
     pictures = _pictures(model, seen, z)
     if pictures is not None:
         pictures.write(folder / PICTURES)
     else:
         (folder / PICTURES).unlink(missing_ok=True)
-    fit_page(account, name, pictures).write(folder / PAGE)
-    return account
+    fit_page(report, name, pictures).write(folder / PAGE)
+    return report
 
 
 def loadings(model: Identify) -> pd.DataFrame | None:
@@ -156,10 +157,15 @@ def open_fit(folder: str | Path) -> Fit:
     if not isinstance(model, Identify):
         raise DamagedFileError(f"{str(folder / MODEL)!r} holds a {type(model).__name__}, not an Identify.")
     try:
-        account = json.loads((folder / ACCOUNT).read_text(encoding="utf-8"))
+        saved = json.loads((folder / ACCOUNT).read_text(encoding="utf-8"))
     except ValueError as error:
         raise DamagedFileError(f"{str(folder / ACCOUNT)!r} is not valid JSON ({error}). Fit the table again.") from None
-    return Fit(folder, model, rename_account(account))
+    try:
+        return Fit(folder, model, FitReport.from_dict(saved))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DamagedFileError(
+            f"{str(folder / ACCOUNT)!r} holds no report of a fit ({error}). Fit the table again."
+        ) from None
 
 
 def transform(fitted: Fit, source: object, *, key: str | None = None) -> pd.DataFrame:
@@ -169,7 +175,7 @@ def transform(fitted: Fit, source: object, *, key: str | None = None) -> pd.Data
     usable = np.flatnonzero(np.isfinite(x).all(1))
     frame = pd.DataFrame(x[usable], columns=list(fitted.model.feature_names_in_))
     z = fitted.model.transform(frame) if len(usable) else np.empty((0, fitted.model.n_latents_))
-    return _table(np.asarray(z), usable, reader.labels(fitted.account["data"].get("labels", ())), len(x))
+    return _table(np.asarray(z), usable, reader.labels(fitted.report.data.labels), len(x))
 
 
 def inverse(fitted: Fit, source: object, *, key: str | None = None) -> pd.DataFrame:
@@ -187,72 +193,74 @@ def sample(fitted: Fit, n_samples: int, random_state: int | None = None) -> pd.D
     return pd.DataFrame(fitted.model.sample(n_samples, random_state), columns=list(fitted.model.feature_names_in_))
 
 
-def show(fitted: Fit, console: Console | None = None) -> None:
+def show(report: FitReport, console: Console | None = None) -> None:
     """Print the verdict, the reasons, the reliability of each latent, and the certificate."""
     console = console or Console()
-    account, latents = fitted.account, fitted.account["latents"]
-    stable = sum(latent["verdict"] == "stable" for latent in latents)
-    console.print(f"\n[bold]{headline(account['verdict'], stable, len(latents))}.[/bold]")
-    for reason in account["reasons"]:
+    latents = report.latents
+    console.print(f"\n[bold]{report.headline}.[/bold]")
+    for reason in report.reasons:
         console.print(f"  {reason}", highlight=False, markup=False)
     table = Table(title="Each latent", title_justify="left", caption_justify="left")
     table.caption = (
         "|correlation| with the same latent in fits from other seeds, in fits to halves of the rows (the lower) and in "
         "alternative models; inactive: share of rows."
     )
-    shown = [field for field in HEADINGS if any(latent[field] is not None for latent in latents)]
-    tied = ["effect on"] if account["data"]["picture"] is None else []
+    shown = [field for field in HEADINGS if not all(np.isnan(getattr(latent, field)) for latent in latents)]
+    tied = ["effect on"] if report.data.picture is None else []
     for name in ("latent", "verdict", *(HEADINGS[field] for field in shown), "known", *tied):
         table.add_column(name, justify="right" if name in HEADINGS.values() else "left")
     for i, latent in enumerate(latents):
-        numbers = ("–" if latent[field] is None else f"{latent[field]:.3f}" for field in shown)
-        effects = ", ".join(f"{name} {effect:+.2f}" for name, effect in list(latent["columns"].items())[:MOST_COLUMNS])
-        cells = (f"z{i}", latent["verdict"], *numbers, in_words(latent, i), *([effects] if tied else []))
-        table.add_row(*cells, style=COLOURS[latent["verdict"]])
+        values = [getattr(latent, field) for field in shown]
+        numbers = ("–" if np.isnan(value) else f"{value:.3f}" for value in values)
+        effects = ", ".join(f"{name} {effect:+.2f}" for name, effect in list(latent.columns.items())[:MOST_COLUMNS])
+        cells = (f"z{i}", latent.verdict, *numbers, in_words(latent, i), *([effects] if tied else []))
+        table.add_row(*cells, style=COLOURS[latent.verdict])
     console.print(table)
-    if account["expected"] is not None:
-        console.print(f"Expected agreement with an independent run: {account['expected']:.2f} (MCC on new rows).")
-    if fitted.model.certificate_ is not None:
-        console.print(str(fitted.model.certificate_), highlight=False, markup=False)
+    if np.isfinite(report.expected_mcc):
+        console.print(f"Expected agreement with an independent run: {report.expected_mcc:.2f} (MCC on new rows).")
+    if report.certificate is not None:
+        found = certificate_in_words(report.certificate)
+        theorem = f", by {found['theorem']}" if found["theorem"] else ""
+        lines = [f"Guarantee: {found['guarantee']}{theorem}. {found['words']}".strip(), "Checks:"]
+        lines += [f"  {check['name']} {check['verdict']}: {check['words']}" for check in found["checks"]]
+        console.print("\n".join(lines), highlight=False, markup=False)
 
 
-def _account(model: Identify, seen: TableInspection, z: FloatArray) -> dict[str, Any]:
-    certificate, reports = model.certificate_, model.latent_reports_
-    goodness = getattr(model.model_, "goodness_", None)
-    data = {
-        "rows": seen.n_rows,
-        "rows_used": len(seen.sample),
-        "columns_used": seen.sample.columns or (),
-        "left_out": seen.left_out,
-        "labels": tuple(seen.labels.columns),
-        "u": seen.u,
-        "picture": seen.picture,
-        "seen": seen.words,
-    }
-    return _plain(
-        {
-            "verdict": model.verdict_,
-            "reasons": model.reasons_,
-            "model": type(model.model_).__name__,
-            "expected": model.expected_mcc_,
-            "latents": [asdict(one) | {"histogram": _histogram(x)} for one, x in zip(reports, z.T, strict=True)],
-            "tried": [asdict(candidate) for candidate in model.candidates_],
-            "certificate": None if certificate is None else certificate.to_dict(),
-            "goodness": None if goodness is None else goodness.to_dict(),
-            "data": data,
-            "parameters": model.get_params(),
-            "versions": versions(),
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
+def _report(model: Identify, seen: TableInspection, z: FloatArray, graph: dict[str, Any]) -> FitReport:
+    certificate, goodness = model.certificate_, getattr(model.model_, "goodness_", None)
+    return FitReport(
+        verdict=model.verdict_,
+        reasons=model.reasons_,
+        model=type(model.model_).__name__,
+        expected_mcc=model.expected_mcc_,
+        latents=model.latent_reports_,
+        histograms=tuple(_histogram(one) for one in z.T),
+        candidates=model.candidates_,
+        data=DataReport(
+            rows=seen.n_rows,
+            rows_used=len(seen.sample),
+            columns_used=tuple(seen.sample.columns or ()),
+            left_out=seen.left_out,
+            labels=tuple(seen.labels.columns),
+            u=seen.u,
+            picture=seen.picture,
+            seen=tuple(seen.words),
+        ),
+        versions=versions(),
+        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        certificate=None if certificate is None else certificate.to_dict(),
+        goodness=None if goodness is None else goodness.to_dict(),
+        graph=graph,
+        parameters=model.get_params(),
     )
 
 
-def _histogram(z: FloatArray) -> dict[str, Any]:
+def _histogram(z: FloatArray) -> Histogram:
     """Count values in equal bins; a thousandth of the rows at either end may lie beyond."""
     low, high = (float(end) for end in np.quantile(z, [0.001, 0.999]))
     if not low < high:
         low, high = low - 0.5, high + 0.5
-    return {"low": low, "high": high, "counts": np.histogram(z, BINS, (low, high))[0].tolist()}
+    return Histogram(low, high, tuple(np.histogram(z, BINS, (low, high))[0].tolist()))
 
 
 def _graph(model: Identify, frame: pd.DataFrame, seconds: float) -> dict[str, Any]:
@@ -305,17 +313,6 @@ def _pictures(model: Identify, seen: TableInspection, z: FloatArray) -> Pictures
         effects[:, seen.places] = [[scale[n] * report.columns[n] for n in scale] for report in model.latent_reports_]
         effects = effects.reshape(-1, *seen.picture)
     return Pictures(shown(x[some]), shown(model.inverse_transform(z[some])), np.stack(along), ends, effects)
-
-
-def _plain(value: Any) -> Any:
-    """Return a tree of JSON: numbers that are not finite become null."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def _table(z: FloatArray, rows: Any, labels: pd.DataFrame, n_rows: int) -> pd.DataFrame:

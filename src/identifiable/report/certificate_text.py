@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from identifiable.persist import rename_certificate
-from identifiable.theory.certificate import Level
+from identifiable.theory.certificate import ESTIMATED, Level
 
 SIGNS = {"holds": "✓", "fails": "✗", "inconclusive": "?"}
 
@@ -34,6 +34,7 @@ def certificate_in_words(certificate: Mapping[str, Any]) -> dict[str, Any]:
     words += f" Pairs that a bent decoder could exchange: {pairs}." if pairs else ""
     if level == str(Level.BLOCKS) and blocks:
         words += " Blocks: " + ", ".join("{" + ", ".join(map(str, block)) + "}" for block in blocks) + "."
+    words += f" {ESTIMATED}" if certificate.get("estimated") else ""
     return {
         "level": level,
         "guarantee": "inconclusive" if is_open else level,

@@ -1,16 +1,18 @@
 """The page of a fit: the latents found in a table, the reliability of each, and what is guaranteed.
 
-It is made from the summary that a fit writes (`certificate.json`) and, for rows that are images, from
+It is made from a :class:`~identifiable.report.fit_report.FitReport` and, for rows that are images, from
 :class:`~identifiable.report.image_page.Pictures`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from identifiable.agreement.stability import THRESHOLDS
-from identifiable.auto.verdict import HEADLINES, headline
+from identifiable.auto.verdict import HEADLINES, LatentReport
 from identifiable.errors import join_few
 from identifiable.report.certificate_text import certificate_in_words
+from identifiable.report.fit_report import FitReport
 from identifiable.report.html import Fact, Page, Section, render, to_the_minute
 from identifiable.report.image_page import MARKS, Pictures, examples_section, traversals_section
 from identifiable.report.portraits import bars, circle, effect_map, film, histogram
@@ -34,121 +36,111 @@ MOST_COLUMNS = 40  # rows of the table of effects
 MOST_BARS = 8  # columns drawn for a latent
 TALL = 20  # rows from which a table scrolls
 
-Account = Mapping[str, Any]
 
-
-def fit_page(account: Account, name: str, pictures: Pictures | None = None) -> Page:
+def fit_page(report: FitReport, name: str, pictures: Pictures | None = None) -> Page:
     """Return the page of a fit.
 
     Parameters
     ----------
-    account : the contents of `certificate.json`.
+    report : what the fit found.
     name : name of the table that was fitted.
     pictures : examples and images along each latent, if rows are images.
     """
-    meant = any(latent.get("meaning") for latent in account["latents"])
+    of_columns = report.data.picture is None
     sections = [
-        _verdict(account),
+        _verdict(report),
         None if pictures is None else examples_section(pictures),
-        _reliability(account, named=account["data"].get("picture") is None),
-        _portraits(account, pictures)
+        _reliability(report, named=of_columns),
+        _portraits(report, pictures)
         if pictures is None or pictures.effects.size
-        else traversals_section(account["latents"], pictures),
-        _effects(account) if account["data"].get("picture") is None else None,
-        _graph(account),
-        _models(account),
-        _guarantees(account),
-        _data(account),
-        _reading(positions=meant),
+        else traversals_section(report, pictures),
+        _effects(report) if of_columns else None,
+        _graph(report),
+        _models(report),
+        _guarantees(report),
+        _data(report),
+        _reading(positions=any(latent.meaning for latent in report.latents)),
     ]
-    model, count = account["tried"][0], len(account["latents"])
+    model, count = report.candidates[0], len(report.latents)
     return Page(
-        title=_heading(account),
+        title=report.headline,
         sections=[section for section in sections if section is not None],
         kicker=f"identifiable · {name}",
-        question=f"Selected model: {model['name']} ({model['says']}). Stable latents: {_stable(account)} of {count}.",
-        facts=_facts(account),
+        question=f"Selected model: {model.name} ({model.says}). Stable latents: {report.stable} of {count}.",
+        facts=_facts(report),
     )
 
 
-def in_words(report: Mapping[str, Any], i: int) -> str:
+def in_words(latent: LatentReport, i: int) -> str:
     """Say up to what latent i is identified.
 
     Examples
     --------
-    >>> in_words({"verdict": "stable", "block": [0, 4], "guaranteed": True}, 0)
+    >>> agreements = (1.0, 1.0, 1.0, 0.5)
+    >>> in_words(LatentReport("stable", *agreements, block=(0, 4), guaranteed=True), 0)
     'only together with z4'
-    >>> in_words({"verdict": "stable", "block": [0], "guaranteed": False}, 0)
+    >>> in_words(LatentReport("stable", *agreements, block=(0,)), 0)
     'reproducible, not guaranteed'
-    >>> in_words({"verdict": "stable", "block": [0], "meaning": "x of thing 1"}, 0)
+    >>> in_words(LatentReport("stable", *agreements, block=(0,), meaning="x of thing 1"), 0)
     'as x of thing 1, by the architecture'
     """
-    if report["verdict"] == "unstable":
+    if latent.verdict == "unstable":
         return "not reproducible"
-    if report["verdict"] == "doubtful":
+    if latent.verdict == "doubtful":
         return "doubtful: partly reproducible"
-    if report.get("meaning"):
-        return f"as {report['meaning']}, by the architecture"
-    equal = f"; it equals {report['column']}" if report.get("column") else ""
-    if not report.get("guaranteed", True):
+    if latent.meaning:
+        return f"as {latent.meaning}, by the architecture"
+    equal = f"; it equals {latent.column}" if latent.column else ""
+    if not latent.guaranteed:
         return f"reproducible, not guaranteed{equal}"
-    others = [f"z{j}" for j in report["block"] if j != i]
+    others = [f"z{j}" for j in latent.block if j != i]
     return (f"only together with {join_few(others)}" if others else "up to sign, scale and shift") + equal
 
 
-def _stable(account: Account) -> int:
-    return sum(report["verdict"] == "stable" for report in account["latents"])
-
-
-def _heading(account: Account) -> str:
-    return headline(account["verdict"], _stable(account), len(account["latents"]))
-
-
-def _facts(account: Account) -> list[Fact]:
-    data, expected = account["data"], account["expected"]
+def _facts(report: FitReport) -> list[Fact]:
+    data, expected = report.data, report.expected_mcc
     return [
-        Fact("Rows used", f"{data['rows_used']} of {data['rows']}"),
-        Fact("Columns used" if data.get("picture") is None else "Pixels used", str(len(data["columns_used"]))),
-        Fact("Latents", str(len(account["latents"]))),
-        Fact("u", ", ".join(data["u"])),
-        Fact("Expected agreement", "" if expected is None else f"{expected:.2f} with an independent run"),
-        Fact("Finished", to_the_minute(account["finished"])),
-        Fact("Versions", ", ".join(f"{name} {version}" for name, version in account["versions"].items())),
+        Fact("Rows used", f"{data.rows_used} of {data.rows}"),
+        Fact("Columns used" if data.picture is None else "Pixels used", str(len(data.columns_used))),
+        Fact("Latents", str(len(report.latents))),
+        Fact("u", ", ".join(data.u)),
+        Fact("Expected agreement", "" if math.isnan(expected) else f"{expected:.2f} with an independent run"),
+        Fact("Finished", to_the_minute(report.finished)),
+        Fact("Versions", ", ".join(f"{name} {version}" for name, version in report.versions.items())),
     ]
 
 
-def _verdict(account: Account) -> Section:
-    usable = HEADLINES.get(account["verdict"], False)
-    mark = "worse" if not usable else "quiet" if account["verdict"] == "partly reproducible" else "better"
-    words = account["verdict"]
-    lines = [(words[:1].upper() + words[1:], account["reasons"], mark)]
+def _verdict(report: FitReport) -> Section:
+    words, usable = report.verdict, HEADLINES[report.verdict]
+    mark = "worse" if not usable else "quiet" if words == "partly reproducible" else "better"
+    lines = [(words[:1].upper() + words[1:], report.reasons, mark)]
     return Section("short", "Summary", render("verdict.html", lines=lines))
 
 
-def _reliability(account: Account, *, named: bool) -> Section:
+def _reliability(report: FitReport, *, named: bool) -> Section:
     """Show verdict and agreement of each latent; `named`: also the columns it changes most."""
-    latents = account["latents"]
+    latents = report.latents
     shown = {key: words for key, words in AGREEMENTS.items() if key != "alternative_agreement" or _any(latents, key)}
     has_inactive = _any(latents, "inactive_share")
     columns = [Column("Latent", name=True), Column("Verdict")]
     columns += [Column(title, "number", falling=True) for title, _ in shown.values()]
     columns += [Column("Inactive", "number", falling=True)] if has_inactive else []
-    goodness = account.get("goodness")
+    goodness = report.goodness
     columns += [Column("Misfit", "number")] if goodness else []
     columns += [Column("Known"), *([Column("Strongest effects", sortable=False)] if named else [])]
     rows = []
-    for i, report in enumerate(latents):
+    for i, latent in enumerate(latents):
         entries = [Entry(f"z{i}", float(i), "group")]
-        entries.append(Entry(report["verdict"], report["verdict"], MARKS[report["verdict"]]))
-        entries += [Entry.number(report[key], 3) for key in shown]
-        entries += [_percent(report["inactive_share"])] if has_inactive else []
+        entries.append(Entry(latent.verdict, latent.verdict, MARKS[latent.verdict]))
+        entries += [Entry.number(getattr(latent, key), 3) for key in shown]
+        entries += [_percent(latent.inactive_share)] if has_inactive else []
         entries += [_misfit(goodness, i)] if goodness else []
-        effects = list(report["columns"].items())[:MOST_EFFECTS]
+        effects = list(latent.columns.items())[:MOST_EFFECTS]
         tied = [Entry(", ".join(f"{name} {number(v, 2)}" for name, v in effects))] if named else []
-        rows.append(Row([*entries, Entry(in_words(report, i)), *tied], f"z{i}"))
+        rows.append(Row([*entries, Entry(in_words(latent, i)), *tied], f"z{i}"))
     lead = [f"{title}: {meaning}." for title, meaning in shown.values()]
     lead += ["Inactive: share of rows in which the latent is constant."] if has_inactive else []
-    if any(report.get("meaning") for report in latents):
+    if any(latent.meaning for latent in latents):
         lead.append("x and y are the position of a thing in the image, by the architecture of the model.")
     if goodness:
         lead.append(
@@ -171,26 +163,26 @@ def _misfit(goodness: Mapping[str, Any], i: int) -> Entry:
     return Entry(number(value, 2), float(value), "worse" if value > goodness["largest_distance"] else "")
 
 
-def _any(latents: Sequence[Mapping[str, Any]], key: str) -> bool:
-    return any(report[key] is not None for report in latents)
+def _any(latents: Sequence[LatentReport], key: str) -> bool:
+    return any(not math.isnan(getattr(latent, key)) for latent in latents)
 
 
-def _percent(value: float | None) -> Entry:
-    return Entry("") if value is None else Entry(f"{100 * value:.0f} %", float(value))
+def _percent(value: float) -> Entry:
+    return Entry("") if math.isnan(value) else Entry(f"{100 * value:.0f} %", value)
 
 
-def _portraits(account: Account, pictures: Pictures | None) -> Section:
+def _portraits(report: FitReport, pictures: Pictures | None) -> Section:
     portraits = []
-    for i, report in enumerate(account["latents"]):
-        name, counts = f"z{i}", report["histogram"]
-        drawings = [histogram(counts["counts"], counts["low"], counts["high"], f"Histogram of {name}")]
+    for i, (latent, counts) in enumerate(zip(report.latents, report.histograms, strict=True)):
+        name = f"z{i}"
+        drawings = [histogram(counts.counts, counts.low, counts.high, f"Histogram of {name}")]
         if pictures is not None:
             drawings.append(film(pictures.along[i], f"Images along {name}, from its lower to its upper end"))
             drawings.append(effect_map(pictures.effects[i], f"Effect of {name} on each pixel"))
-        elif report["columns"]:
-            drawings.append(bars(dict(list(report["columns"].items())[:MOST_BARS]), f"Effects of {name} on columns"))
-        mark = MARKS[report["verdict"]]
-        portraits.append({"name": name, "verdict": report["verdict"], "mark": mark, "drawings": drawings})
+        elif latent.columns:
+            drawings.append(bars(dict(list(latent.columns.items())[:MOST_BARS]), f"Effects of {name} on columns"))
+        mark = MARKS[latent.verdict]
+        portraits.append({"name": name, "verdict": latent.verdict, "mark": mark, "drawings": drawings})
     lead = "Histogram of each latent over the rows (heights are square roots of counts), and "
     if pictures is not None:
         lead += (
@@ -202,9 +194,9 @@ def _portraits(account: Account, pictures: Pictures | None) -> Section:
     return Section("portraits", "Distributions and effects", render("portraits.html", portraits=portraits), lead)
 
 
-def _effects(account: Account) -> Section | None:
-    latents, names = account["latents"], list(account["data"]["columns_used"])
-    effects = {name: [report["columns"].get(name, 0.0) for report in latents] for name in names}
+def _effects(report: FitReport) -> Section | None:
+    latents, names = report.latents, report.data.columns_used
+    effects = {name: [latent.columns.get(name, 0.0) for latent in latents] for name in names}
     largest = {name: max(map(abs, values)) for name, values in effects.items()}
     strongest = set(sorted(names, key=lambda name: -largest[name])[:MOST_COLUMNS])
     columns = [Column("Column", name=True), *(Column(f"z{i}", "number", falling=True) for i in range(len(latents)))]
@@ -219,8 +211,8 @@ def _effects(account: Account) -> Section | None:
     return Section("effects", "Effects on columns", table.html(), lead)
 
 
-def _graph(account: Account) -> Section | None:
-    graph = account.get("graph")
+def _graph(report: FitReport) -> Section | None:
+    graph = report.graph
     if graph is None:
         return None
     lead = (
@@ -241,7 +233,7 @@ def _graph(account: Account) -> Section | None:
     return Section("graph", label, circle(names, edges, label) + Table("Edges", columns, rows).html(), lead)
 
 
-def _models(account: Account) -> Section:
+def _models(report: FitReport) -> Section:
     columns = [
         Column("Model", name=True),
         Column("Assumed structure"),
@@ -251,39 +243,38 @@ def _models(account: Account) -> Section:
         Column("Note", sortable=False),
     ]
     rows = []
-    for place, tried in enumerate(account["tried"]):
-        gain = tried["gain"]
-        gain_and_error = "–" if gain is None else f"{number(gain, 2)} ± {number(tried['error'], 2)}"
+    for place, tried in enumerate(report.candidates):
+        gain_and_error = "–" if math.isnan(tried.gain) else f"{number(tried.gain, 2)} ± {number(tried.error, 2)}"
         entries = [
-            Entry(tried["name"], tried["name"], "group" if place == 0 else ""),
-            Entry(tried["says"]),
-            Entry(gain_and_error, None if gain is None else float(gain)),
-            Entry.number(tried["agreement"], 3),
-            Entry.number(tried["seconds"], 1),
-            Entry("selected" if place == 0 else tried["note"]),
+            Entry(tried.name, tried.name, "group" if place == 0 else ""),
+            Entry(tried.says),
+            Entry(gain_and_error, tried.gain),
+            Entry.number(tried.agreement, 3),
+            Entry.number(tried.seconds, 1),
+            Entry("selected" if place == 0 else tried.note),
         ]
         rows.append(Row(entries))
     lead = (
         "Gain: log-likelihood of held-out rows above that of a single Gaussian, in nats per row. Agreement: between "
         "restarts. A model without gain over a Gaussian has found no latent structure."
     )
-    if account["data"].get("picture") is not None:
+    if report.data.picture is not None:
         lead += " ImageUnmixing has no gain: it is selected by its reconstructions."
     return Section("tried", "Compared models", Table("Compared models", columns, rows).html(), lead)
 
 
-def _guarantees(account: Account) -> Section | None:
-    if account["certificate"] is None:
+def _guarantees(report: FitReport) -> Section | None:
+    if report.certificate is None:
         return None
-    body = render("guarantees.html", found=certificate_in_words(account["certificate"]))
+    body = render("guarantees.html", found=certificate_in_words(report.certificate))
     lead = (
         "What the theorems guarantee for this model if its assumptions hold, and a check of each on the fitted model."
     )
     return Section("guarantees", "Guarantees", body, lead)
 
 
-def _data(account: Account) -> Section:
-    lines = [("Inspection", account["data"]["seen"], "")]
+def _data(report: FitReport) -> Section:
+    lines = [("Inspection", report.data.seen, "")]
     return Section("data", "Data", render("verdict.html", lines=lines), "Inspection of the table before the fit.")
 
 

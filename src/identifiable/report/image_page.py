@@ -4,7 +4,7 @@ They are kept as a file beside the fit, so that the page can be written again wi
 """
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from identifiable import files
+from identifiable.auto.verdict import LatentReport
 from identifiable.errors import DamagedFileError
+from identifiable.report.fit_report import FitReport
 from identifiable.report.html import Section, render
 from identifiable.report.portraits import film, histogram
 from identifiable.report.table import number
@@ -78,16 +80,17 @@ def examples_section(pictures: Pictures) -> Section:
     )
 
 
-def traversals_section(latents: Sequence[Mapping[str, Any]], pictures: Pictures) -> Section:
+def traversals_section(report: FitReport, pictures: Pictures) -> Section:
     """Show images as each latent increases, together for those of one thing or of one block."""
+    latents = report.latents
     things: dict[str, list[int]] = {}
     for i, latent in enumerate(latents):
         things.setdefault(_thing(latent), []).append(i)
     groups = [
         {
             "name": thing,
-            "words": inactivity_in_words([latents[i]["inactive_share"] for i in members]),
-            "strips": [_strip(i, latents[i], pictures) for i in members],
+            "words": inactivity_in_words([latents[i].inactive_share for i in members]),
+            "strips": [_strip(i, report, pictures) for i in members],
         }
         for thing, members in things.items()
     ]
@@ -95,12 +98,12 @@ def traversals_section(latents: Sequence[Mapping[str, Any]], pictures: Pictures)
         "Each row of images shows one latent increase from its 5th to its 95th percentile, with all others at their "
         "medians. Beside it, the histogram of the latent."
     )
-    if any(latent["meaning"] for latent in latents):
+    if any(latent.meaning for latent in latents):
         lead += " x grows to the right and y downwards, both from 0 to 1."
     return Section("portraits", "What each latent does", render("films.html", groups=groups), lead)
 
 
-def inactivity_in_words(shares: Sequence[float | None]) -> str:
+def inactivity_in_words(shares: Sequence[float]) -> str:
     """Say how often the latents of a thing are inactive.
 
     Examples
@@ -108,30 +111,30 @@ def inactivity_in_words(shares: Sequence[float | None]) -> str:
     >>> inactivity_in_words([0.0, 0.0]), inactivity_in_words([0.1, 0.1]), inactivity_in_words([0.0, 0.25])
     ('no inactivity was found', 'inactive in 10 % of the images', 'inactive in 0 % and 25 % of the images')
     """
-    known = [f"{100 * share:.0f} %" for share in shares if share is not None]
-    if not any(shares):
+    known = [share for share in shares if not np.isnan(share)]
+    if not any(known):
         return "no inactivity was found"
-    return f"inactive in {' and '.join(dict.fromkeys(known))} of the images"
+    return f"inactive in {' and '.join(dict.fromkeys(f'{100 * share:.0f} %' for share in known))} of the images"
 
 
-def _thing(latent: Mapping[str, Any]) -> str:
+def _thing(latent: LatentReport) -> str:
     """Name the thing of which a latent is a coordinate, or its block: "x of thing 1" -> "Thing 1"."""
-    if latent["meaning"]:
-        return str(latent["meaning"]).rpartition(" of ")[2].capitalize()
-    block = [f"z{i}" for i in latent["block"]]
+    if latent.meaning:
+        return latent.meaning.rpartition(" of ")[2].capitalize()
+    block = [f"z{i}" for i in latent.block]
     return f"Known only together: {', '.join(block)}" if len(block) > 1 else f"Latent {block[0]}"
 
 
-def _strip(i: int, latent: Mapping[str, Any], pictures: Pictures) -> dict[str, Any]:
-    counts, (low, high) = latent["histogram"], pictures.ends[i].tolist()
+def _strip(i: int, report: FitReport, pictures: Pictures) -> dict[str, Any]:
+    latent, counts, (low, high) = report.latents[i], report.histograms[i], pictures.ends[i].tolist()
     return {
-        "name": f"z{i}" + (f": {latent['meaning'].partition(' of ')[0]}" if latent["meaning"] else ""),
-        "verdict": latent["verdict"],
-        "mark": MARKS[latent["verdict"]],
+        "name": f"z{i}" + (f": {latent.meaning.partition(' of ')[0]}" if latent.meaning else ""),
+        "verdict": latent.verdict,
+        "mark": MARKS[latent.verdict],
         "film": film(pictures.along[i], f"Images along z{i}, from its lower to its upper end"),
         "low": number(low, 2),
         "high": number(high, 2),
-        "histogram": histogram(counts["counts"], counts["low"], counts["high"], f"Histogram of z{i}"),
+        "histogram": histogram(counts.counts, counts.low, counts.high, f"Histogram of z{i}"),
     }
 
 

@@ -37,6 +37,10 @@ class Level(IntEnum):
         return ("none", "ATwC", "AT", "blocks", "PS unless bent", "PS")[self]
 
 
+ESTIMATED = (
+    "The distribution of the latents was estimated: the verdicts are about the estimate, not about the process that "
+    "generated the data."
+)
 _MEANING = {
     Level.NONE: "no theorem used here guarantees that the latents can be recovered",
     Level.ATWC: "within each component the latents are recovered up to an affine map, which may differ between "
@@ -183,10 +187,7 @@ class Certificate:
             for check in self.checks
         ]
         if self.estimated:
-            lines.append(
-                "The distribution of the latents was estimated: the verdicts are about the estimate, not about the "
-                "process that generated the data."
-            )
+            lines.append(ESTIMATED)
         return "\n".join(lines)
 
     @property
