@@ -33,9 +33,8 @@ def order_of_rows(x: Array, names: Sequence[str]) -> dict[str, str]:
         rises, falls = (steps >= 0).all(), (steps <= 0).all()
         if strict or (_NAME.fullmatch(name) and rises != falls and len(steps)):
             moves = "rises" if rises else "falls"
-            found[name] = (
-                f"a time or an index, as it {moves} from row to row. To use it, name it in --column (columns=)."
-            )
+            hint = "" if strict else " To use it, name it in --column (columns=)."
+            found[name] = f"a time or an index, as it {moves} from row to row.{hint}"
     return found
 
 
