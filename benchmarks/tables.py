@@ -61,13 +61,13 @@ def noise(rng: Rng, x: np.ndarray, share: float) -> np.ndarray:
 
 def sources(kind: str, rng: Rng, shape: tuple[int, int]) -> np.ndarray:
     """Draw independent sources of unit variance (N, n)."""
-    laws = {
+    distributions = {
         "laplace": lambda size: rng.laplace(size=size) / 2**0.5,
         "uniform": lambda size: rng.uniform(-(3**0.5), 3**0.5, size),
         "exponential": lambda size: rng.exponential(size=size) - 1,
     }
-    names = list(laws) if kind == "mixed" else [kind]
-    return np.stack([laws[names[i % len(names)]](shape[0]) for i in range(shape[1])], 1)
+    names = list(distributions) if kind == "mixed" else [kind]
+    return np.stack([distributions[names[i % len(names)]](shape[0]) for i in range(shape[1])], 1)
 
 
 def linear_sources(kind: str, rows: int, n: int, *, wide: bool) -> Callable[[Rng, int], Case]:

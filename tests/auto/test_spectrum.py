@@ -31,7 +31,7 @@ def test_white_noise_is_recognised_however_small_the_fall(shape):
     assert spectral_gap(principal_components(rng.normal(size=shape))[0][: min(shape) - 1], *shape) is None
 
 
-def test_columns_keep_their_sizes_if_only_then_noise_is_flat():
+def test_columns_keep_their_sizes_if_only_then_noise_is_even():
     rng = np.random.default_rng(0)
     z, lead = rng.laplace(size=(2000, 3)), rng.normal(size=(3, 12)) * np.geomspace(0.02, 1, 12)
     x = 10 * z @ lead + 0.2 * rng.normal(size=(2000, 12))  # some columns hold almost only noise

@@ -70,3 +70,9 @@ def test_verdict_on_a_table(agreements, evidence, fit):
 def test_rows_to_tell_shrink_with_the_gain():
     assert rows_to_tell(1000, 4, 0.0, 0.01) is None
     assert rows_to_tell(1000, 4, 0.3, 0.2) < rows_to_tell(1000, 4, 0.3, 0.4)
+
+
+def test_few_rows_for_the_gain_are_too_few_without_a_simulation():
+    table = latents(0.8, 0.7)
+    assert verdict_of(table, Evidence(100, gain=(0.1, 0.01))).fit == "too few rows"
+    assert verdict_of(table, Evidence(5000, gain=(0.1, 0.01))).fit == "not reproducible"

@@ -26,7 +26,7 @@ HEADINGS = {
     "reproducible": "The latent is reproducible",
     "partly reproducible": "1 of 2 latents are reproducible",
     "not reproducible": "No latent is reproducible",
-    "Gaussian": "A Gaussian explains the table as well, and has no axes of its own",
+    "Gaussian": "A Gaussian explains the table as well, and has no preferred axes",
 }
 
 

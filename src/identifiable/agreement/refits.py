@@ -34,8 +34,8 @@ class Refits:
     u : (N,) or (N, m) auxiliary variable that every fit is given, or None.
     train, held : row numbers; `train` is in random order.
     seed : of the split.
-    ordered : whether the order of the rows counts: held-out rows and halves are then contiguous, as neighbours are
-        alike, and random halves of a recording agree by what they share.
+    ordered : whether the order of the rows counts: held-out rows and halves are then contiguous, since
+        neighbouring rows are similar, and random halves of a recording agree for that reason alone.
 
     Examples
     --------
@@ -90,8 +90,8 @@ class Refits:
             one, other = np.array_split(rng.permutation(rows), 2)
             return one, other
         quarters, pair = np.array_split(np.sort(rows), 4), 1 + number % 3
-        rest = [k for k in (1, 2, 3) if k != pair]
-        return np.r_[quarters[0], quarters[pair]], np.r_[quarters[rest[0]], quarters[rest[1]]]
+        others = [k for k in (1, 2, 3) if k != pair]
+        return np.r_[quarters[0], quarters[pair]], np.r_[quarters[others[0]], quarters[others[1]]]
 
     def halves(self, estimator: Any) -> tuple[Fitted, Fitted]:
         """Fit the estimator to two disjoint halves of the training rows, from two seeds."""

@@ -115,7 +115,7 @@ def choose(
     if found is None:
         top = next((c for c in valid if c.name == "LinearICA"), max(valid, key=lambda c: c.gain))
         reason = (
-            "No model explains held-out rows better than a single Gaussian, which has no axes of its own. "
+            "No model explains held-out rows better than a single Gaussian, which has no preferred axes. "
             f"{top.name} gains {top.gain:+.3f} ± {top.error:.3f} nats per row."
         )
         return Selection(top.name, (reason,), gaussian=True)

@@ -45,7 +45,7 @@ class Identify(LatentModel):
     log : "auto", "none" or a list of columns, default="auto". Columns whose logarithm is used. "auto": those that are
         positive and skewed, if a linear model of the logarithms is likelier on held-out rows.
     ordered : bool or "auto", default="auto". Whether the order of the rows counts, as in a recording. Held-out rows and
-        halves are then contiguous. "auto": if a column rises or falls from row to row; it is taken for a time.
+        halves are then contiguous. "auto": if a column rises or falls from row to row; it counts as a time.
     image_shape : (height, width[, channels]) or None, default=None. Shape of the images whose pixels are the columns.
         Keypoints (`ImageUnmixing`) are then tried first, unless there is a u, and pixels share one scale.
     n_jobs : int or None, default=-1. Fits that run at the same time, through joblib. -1 uses all cores (one process on

@@ -15,21 +15,21 @@ class SpectrumRules:
     Attributes
     ----------
     fall : least factor of a fall to the level of noise, which has three directions or more.
-    flat : largest ratio of variances of the noise, times that of white noise in as many rows and columns (Marchenko &
+    even : largest ratio of variances of the noise, times that of white noise in as many rows and columns (Marchenko &
         Pastur 1967). Noise of columns that are standardised differs in size.
-    far : a fall by this factor needs no flat noise; there may be one direction of it. A square mixing without noise has
+    far : a fall by this factor needs no even noise; there may be one direction of it. A square mixing without noise has
         a fall by 1000 in some of fifty tables, and a million is rounding.
     deepest : the latter for no more components. A fall after more of them separates pixels that few rows use from
         others.
     white : noise is white if its variances leave the limits of white noise by no more than this factor, which sampling
         and rounding explain; the last component of a latent has to lie above them by twice this excess.
     white_share : least share of the components that white noise has, and at least six. Latents of equal variance are
-        as flat, if they are few and the mixing is orthogonal.
+        as even, if they are few and the mixing is orthogonal.
     single : a component is a single column if it holds this share of its squared weights.
     """
 
     fall: float = 10.0
-    flat: float = 5.0
+    even: float = 5.0
     far: float = 1e6
     deepest: int = 40
     white: float = 1.1
@@ -41,15 +41,15 @@ RULES = SpectrumRules()
 
 
 def spectral_gap(
-    variances: FloatArray, rows: int | None = None, columns: int | None = None, *, only_flat: bool = False
+    variances: FloatArray, rows: int | None = None, columns: int | None = None, *, only_even: bool = False
 ) -> int | None:
-    """Return after how many components the variances (r,) fall to a level of noise: white, or far below and flat.
+    """Return after how many components the variances (r,) fall to a level of noise: white, or far below and even.
 
     Parameters
     ----------
     variances : of the principal components, largest first.
     rows, columns : numbers of rows and columns they were computed from; None: very many rows, r columns.
-    only_flat : whether noise has to be flat, however far the fall.
+    only_even : whether noise has to be even, however far the fall.
 
     Examples
     --------
@@ -61,9 +61,9 @@ def spectral_gap(
         return k
     for k in falls.argsort()[::-1] + 1:
         noise, fall = variances[k:], falls[k - 1]
-        flat = len(noise) > 2 and noise[0] <= RULES.flat * _white(columns - k, rows) * noise[-1]
-        far = not only_flat and k <= RULES.deepest and fall >= RULES.far
-        if fall >= RULES.fall and (flat or far):
+        even = len(noise) > 2 and noise[0] <= RULES.even * _white(columns - k, rows) * noise[-1]
+        far = not only_even and k <= RULES.deepest and fall >= RULES.far
+        if fall >= RULES.fall and (even or far):
             return int(k)
     return None
 
@@ -100,11 +100,11 @@ def choose_scale(X: FloatArray) -> Scale:
     """Choose between columns (N, d) as they are and standardised columns, by where their spectra show a noise level.
 
     Standardising enlarges the noise of columns that hold little else. So columns keep their sizes if only then the
-    variances fall to a flat level, and the components before it are no single columns, as they are where columns have
+    variances fall to an even level, and the components before it are no single columns, as they are where columns have
     different units.
     """
     raw, standard = (Coordinates.fit(X, standardise=chosen) for chosen in (False, True))
-    k = spectral_gap(raw.variances, *X.shape, only_flat=True)
+    k = spectral_gap(raw.variances, *X.shape, only_even=True)
     other = spectral_gap(standard.variances, *X.shape)
     if k is None or k == other or (raw.basis[:, :k] ** 2).max(0).max() >= RULES.single:
         return Scale(common=False)

@@ -199,8 +199,9 @@ class Search:
         if not self.surrogate_gain:
             return ""
         return (
-            "A Gaussian behind columns with the same values explains the table as well: linear models gain "
-            f"{self.surrogate_gain:.2f} nats per row on it, too, which are taken off their gains here."
+            "Some columns are coarse: linear models gain "
+            f"{self.surrogate_gain:.2f} nats per row on a Gaussian behind columns with the same values, too. This is "
+            "subtracted from the gains."
         )
 
 
