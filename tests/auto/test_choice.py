@@ -96,12 +96,14 @@ def test_candidate_on_other_rows():
 
 
 def test_agreement_between_halves_decides_between_linear_models_before_likelihood():
-    unstable = candidate("FactorialUnmixing", 5.0, halves=(0.99, 0.7), **LINEAR)
+    unstable = candidate("SegmentUnmixing", 5.0, halves=(0.99, 0.7), **LINEAR)
     stable = candidate("LinearICA", 1.0, halves=(0.99, 0.98), **LINEAR)
-    likelier = candidate("SparseUnmixing", 2.0, halves=(0.97, 0.95), **LINEAR)
+    likelier = candidate("FactorialUnmixing", 2.0, halves=(0.97, 0.95), **LINEAR)
     assert best_linear([unstable, stable]) is stable
     assert best_linear([unstable, stable, likelier]) is likelier  # about as reproducible
     assert best_linear([candidate("PDGMM", 1.0)]) is None
+    inactive = candidate("SparseUnmixing", 0.5, halves=(0.99, 0.99), inactive=1, **LINEAR)
+    assert best_linear([stable, inactive]) is inactive
 
 
 def test_a_test_on_all_rows_shows_latents_that_few_held_out_rows_do_not():

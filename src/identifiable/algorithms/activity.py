@@ -12,6 +12,7 @@ the others: the probabilities are calibrated however the latents depend on each 
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import norm
 
 from identifiable.algorithms.noisy import spikes
 from identifiable.arrays import Array
@@ -46,6 +47,12 @@ class Activity:
         kept = 1 - np.minimum((self.width**2)[:, None] / self.variances, 1)
         means = self.means + kept * (t[..., None] - self.means)
         return np.asarray((slabs * means).sum(-1) / (spike + slabs.sum(-1)))
+
+    def log_density(self, t: Array) -> Array:
+        """Return log p(t) of latents t (N, n)."""
+        spike = np.log(1 - self.share) + norm.logpdf(t, scale=self.width)
+        slabs = norm.logpdf(t[..., None], self.means, np.sqrt(self.variances)) + np.log(self.weights)
+        return np.asarray(np.logaddexp(spike, np.log(self.share) + np.logaddexp.reduce(slabs, axis=-1)))
 
     def _parts(self, t: Array) -> tuple[Array, Array]:
         """Return the parts (N, n) and (N, n, K) of the density at t, up to one factor per value."""

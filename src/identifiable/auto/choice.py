@@ -134,11 +134,17 @@ def choose(
 
 
 def best_linear(candidates: Sequence[Candidate]) -> Candidate | None:
-    """Return the linear model of highest gain among those whose latents are about as reproducible as any."""
+    """Return the linear model of highest gain among those whose latents are about as reproducible as any.
+
+    A model that shows half of its latents to be inactive in many rows is preferred: it knows the noise, and its map is
+    the best predictor, where a map to independent latents enlarges noise.
+    """
     linear = [c for c in candidates if c.linear]
     most = max((c.reproducible for c in linear), default=0.0)
     solid = [c for c in linear if c.reproducible >= most - RULES.as_reproducible]
-    return max(solid, key=lambda c: c.gain, default=None)
+    shown = [c for c in solid if c.halves and 2 * c.inactive >= len(c.halves)]
+    others = [c for c in solid if c.name != "SparseUnmixing"]  # without inactivity it has no reason
+    return max(shown or others or solid, key=lambda c: c.gain, default=None)
 
 
 def pick(valid: Sequence[Candidate], gains: Mapping[str, FloatArray]) -> Pick | None:
@@ -156,7 +162,8 @@ def pick(valid: Sequence[Candidate], gains: Mapping[str, FloatArray]) -> Pick | 
         return Pick(linear, linear, top)
     best = max(sure, key=lambda c: c.gain)
     if linear is not None:
-        ahead = gains[best.name] - gains[linear.name]
+        likeliest = max((c for c in informative if c.linear), key=lambda c: c.gain)
+        ahead = gains[best.name] - gains[likeliest.name]
         if ahead.mean() <= max(ahead.std() / len(ahead) ** 0.5, RULES.least_gain):
             return Pick(linear, best, top)
     least = -np.inf if linear is None else linear.gain

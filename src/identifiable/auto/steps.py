@@ -30,7 +30,7 @@ from identifiable.theory.thresholds import THRESHOLDS as CERTIFICATES
 from identifiable.training import seconds_left, time_limit
 
 CONFIRMATIONS = 3  # fits of a selected trained model, after all were tried
-LINEAR_SHARE = 0.25  # of the time that is left, for each linear model
+LINEAR_SHARE = 0.35  # of the time that is left, for each linear model
 MANY = 30  # latents from which linear models differ much in speed
 MOST_NONLINEAR = 20  # latents up to which nonlinear models are tried; training takes hours for more
 LONGEST = 1.5  # turns that a fit may take after all
@@ -127,7 +127,7 @@ class Search:
         """Return the candidate without what it would gain from coarse columns alone."""
         if not self.surrogate_gain:
             return candidate
-        return replace(candidate, gain=candidate.gain - self.surrogate_gain, non_gaussian=False)
+        return replace(candidate, gain=candidate.gain - self.surrogate_gain, non_gaussian=False, inactive=0)
 
     def answer(self, of_trials: str, *, final: bool = True) -> SearchResult:
         """Choose one of the models that were tried, confirm it, and judge its latents."""
@@ -185,14 +185,15 @@ class Search:
         return verdict_of(latents, evidence)
 
     def _trials_like_linear(self) -> dict[str, Trial]:
-        """Return the trials, with the correlations between the latents of trained models and the best linear one."""
-        linear = self.linear
-        best = None if linear is None else self.trials[linear.name].fitted
+        """Return the trials, with the correlations between the latents of trained models and of linear ones."""
+        linear = [
+            t.fitted for t in self.trials.values() if t.candidate.linear and is_informative(self._net(t.candidate))
+        ]
         found = dict(self.trials)
         for name, trial in self.trials.items():
-            if best is not None and trial.fitted is not None and not trial.candidate.linear:
-                like = float(self.task.agreement(best, [trial.fitted]).mean())
-                found[name] = replace(trial, candidate=replace(trial.candidate, like_linear=like))
+            if trial.fitted is not None and not trial.candidate.linear:
+                like = [self.task.agreement(one, [trial.fitted]).mean() for one in linear if one is not None]
+                found[name] = replace(trial, candidate=replace(trial.candidate, like_linear=max(like, default=np.nan)))
         return found
 
     def _of_surrogate(self) -> str:
@@ -310,8 +311,10 @@ def try_family(
         gains = task.gains(fitted, task.train)
         if np.isfinite(gains).all():
             model_ = fitted.model.model_
-            shown = _is_non_gaussian(getattr(model_, "log_ratios_", None))
-            candidate = replace(candidate.on(gains), agreement=model_.stability_.score, non_gaussian=shown)
+            inactive = int(getattr(model_, "established_", np.zeros(1)).sum())
+            shown = _is_non_gaussian(getattr(model_, "log_ratios_", None)) or inactive > 0
+            candidate = candidate.on(gains)
+            candidate = replace(candidate, agreement=model_.stability_.score, non_gaussian=shown, inactive=inactive)
         else:
             fitted, note = None, "its likelihood of held-out rows is not finite"
     except OutOfTimeError:

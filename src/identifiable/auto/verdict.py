@@ -33,8 +33,9 @@ class Candidate:
         and its standard error.
     agreement : of its restarts on held-out rows; NaN if nothing about it is random.
     non_gaussian : whether a test on all rows shows that some latent is not Gaussian, where held-out rows are too few.
+    inactive : number of latents shown to be inactive in many rows, up to noise (`SparseUnmixing.established_`).
     halves : (n,) of each latent of a linear model with fits to two halves of the rows; empty if not measured.
-    like_linear : of a trained model: mean |correlation| of its latents with those of the best linear model.
+    like_linear : of a trained model: mean |correlation| of its latents with those of the linear model most like it.
     seconds : time it took.
     note : why it does not count; "" if it does.
     steps : training steps, by name of the parameter; they depend on the time budget. Empty for linear models.
@@ -48,6 +49,7 @@ class Candidate:
     error: float = np.nan
     agreement: float = np.nan
     non_gaussian: bool = False
+    inactive: int = 0
     halves: tuple[float, ...] = ()
     like_linear: float = np.nan
     seconds: float = 0.0
@@ -248,7 +250,7 @@ def rows_to_tell(rows: int, n: int, gain: float, error: float) -> int | None:
 
 
 def rows_by_cost(rows: int, n: int, gain: float) -> int | None:
-    """Return at how many rows estimating n latents costs a tenth of their gain, in nats per row; None if there are more.
+    """Return at how many rows estimating n latents costs a tenth of their gain (nats per row); None if more are there.
 
     Where simulation gives no number, as densities fitted to few rows are too sharp, this is the reason. Laplace latents
     in 200 to 800 rows become reproducible at about this cost.

@@ -278,11 +278,15 @@ class SparseUnmixing(AffineModel):
         """Return the log-density of each row (N,), in nats, at a smoothing of .01.
 
         Σ_i log[(1 - p_i) N(z_i; 0, e_i²) + p_i N(z_i; m_i, s_i²)] + log|det|, e_i = max(rest_scale_i, .01): an exact
-        spike has no density. The latents count as independent; columns beyond the latents are Gaussian.
+        spike has no density. Under noise the densities are those of `activity_`. The latents count as independent;
+        columns beyond the latents are Gaussian.
         """
         X = self._check_new_data(X)
         used = [i for i in range(self._n_features_out) if i not in self.unused_]
         z = self._latents(X)[:, used]
+        activity = getattr(self, "activity_", None)
+        if activity is not None and self.n_found_ == 0:
+            return activity.log_density(z).sum(1) + self._log_density_outside(X)
         spike = np.maximum(self.rest_scale_[used], SMOOTHING)
         share = np.clip(self.active_share_[used], 1e-3, 1 - 1e-3)
         inactive = np.log(1 - share) + norm.logpdf(z, scale=spike)
