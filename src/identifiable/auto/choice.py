@@ -3,6 +3,7 @@
 1. A single Gaussian has no axes. If no model explains held-out rows better, no latent is identified.
 2. Among linear models, agreement between halves of the rows decides before likelihood. `SparseUnmixing` is selected
    where most latents are exactly inactive in many rows, which no other mixing produces by accident.
+   Where half of its latents are shown to be inactive up to noise, it is the best linear model, as it knows the noise.
 3. A nonlinear model takes the place of a linear one only if it explains held-out rows better, if its own restarts agree
    (more so where all latents of the linear model are reproducible), and if its latents are others.
 4. Among nonlinear models the higher held-out log-likelihood wins, or the simpler of two models that are close. Inactive
